@@ -1,0 +1,56 @@
+# The native core, by hand; stubtest checks the names, tests/test_core_raw.py
+# the keywords. Private: users import specgrid.
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_Int64 = npt.NDArray[np.int64]
+_Fault = tuple[int, int, int, int, int, int, int]
+
+__version__: str
+
+# ---- schedule --------------------------------------------------------------------
+
+def check_rows(rows: _Int64, form: int) -> _Fault: ...
+def build_grid(
+    rows: _Int64, form: int
+) -> tuple[_Fault | None, _Int64 | None, _Int64 | None, _Int64 | None]: ...
+def rows_from_list(rows: object) -> tuple[_Int64, bool] | None: ...
+
+# ---- lookup ----------------------------------------------------------------------
+
+class Lookup:
+    def __init__(
+        self,
+        batches: _Int64,
+        contexts: _Int64,
+        k: _Int64,
+        max_num_seqs: int,
+        num_speculative_tokens: int,
+    ) -> None: ...
+    @property
+    def max_num_seqs(self) -> int: ...
+    @property
+    def num_speculative_tokens(self) -> int: ...
+    @property
+    def num_columns(self) -> int: ...
+    def at(self, batch: int, context: int) -> int: ...
+    def column_of(self, context: int) -> int: ...
+    def dense(self, item_bytes: int) -> npt.NDArray[Any]: ...
+    def column_list(self) -> list[int]: ...
+    def tiers(self) -> tuple[tuple[int, int, int, int], ...]: ...
+    def canonical(self) -> tuple[_Int64, _Int64, _Int64]: ...
+    def gather(self, batches: _Int64, contexts: _Int64) -> npt.NDArray[np.int32]: ...
+
+# ---- capture ---------------------------------------------------------------------
+
+def capture_sizes(
+    limits: _Int64,
+    tiers: _Int64,
+    rule: int,
+    interactivity: bool,
+    explicit_sizes: _Int64 | None,
+    explicit_max: int | None,
+) -> tuple[int, int, _Int64, npt.NDArray[np.uint8], int]: ...
+def align_sizes(sizes: _Int64, max_size: int, query_len: int) -> _Int64: ...
