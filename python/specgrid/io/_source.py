@@ -80,27 +80,33 @@ def _open(path: Path) -> tuple[IO[bytes], IO[bytes], int | None]:
 
 
 def iter_lines(
-    path: str | Path, report: ReadReport, progress: Progress | None = None
+    path: str | Path,
+    report: ReadReport,
+    progress: Progress | None = None,
+    max_line: int = MAX_LINE_BYTES,
 ) -> Iterator[tuple[int, bytes]]:
     """Streams the lines of a file as (1-based number, bytes without newline).
 
-    A line over `MAX_LINE_BYTES` is counted as damaged and not yielded; a gzip
+    A line over `max_line` bytes is counted as damaged and not yielded; a gzip
     file that ends early or is corrupt is read as far as it goes and noted.
 
     Args:
         path: File, or ``"-"`` for standard input.
         report: Where damage is counted.
         progress: Called after every chunk.
+        max_line: Longest line taken, bytes.
 
     Raises:
         DataError: The file cannot be opened, or is compressed otherwise.
     """
     if str(path) == "-":
-        yield from _split(sys.stdin.buffer, sys.stdin.buffer, None, report, progress)
+        yield from _split(
+            sys.stdin.buffer, sys.stdin.buffer, None, report, progress, max_line
+        )
         return
     stream, raw, size = _open(Path(path))
     try:
-        yield from _split(stream, raw, size, report, progress)
+        yield from _split(stream, raw, size, report, progress, max_line)
     finally:
         stream.close()
         raw.close()
@@ -112,6 +118,7 @@ def _split(
     size: int | None,
     report: ReadReport,
     progress: Progress | None,
+    max_line: int,
 ) -> Iterator[tuple[int, bytes]]:
     number = 0
     tail = b""
@@ -140,15 +147,32 @@ def _split(
             number += 1
             if overlong:
                 overlong = False
-            elif len(line) > MAX_LINE_BYTES:
-                report.add_damage(number, "line longer than 1 MiB")
+            elif len(line) > max_line:
+                report.add_damage(number, f"line longer than {max_line >> 20} MiB")
             else:
                 yield number, line
-        if len(tail) > MAX_LINE_BYTES:
+        if len(tail) > max_line:
             if not overlong:
-                report.add_damage(number + 1, "line longer than 1 MiB")
+                report.add_damage(number + 1, f"line longer than {max_line >> 20} MiB")
             overlong = True
             tail = b""
+
+
+def read_head(path: str | Path, max_bytes: int = 4096) -> str:
+    """A file's first bytes as text, to see what kind it is.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    stream, raw, _ = _open(Path(path))
+    try:
+        data = stream.read(max_bytes)
+    except (EOFError, zlib.error, OSError) as error:
+        refuse(f"cannot be read: {error}", "unreadable", str(path))
+    finally:
+        stream.close()
+        raw.close()
+    return data.decode("utf-8", "replace")
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_JSON_BYTES) -> str:

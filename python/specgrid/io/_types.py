@@ -40,7 +40,8 @@ class DataError(ValueError):
             ``"mixed_models"``, ``"mixed_drafters"``, ``"mixed_scope"``,
             ``"conflict"``, ``"acceptance_above_one"``, ``"zero_drafts"``,
             ``"k_varied"``, ``"k_unknown"``, ``"counter_reset"``,
-            ``"inconsistent"``, ``"unreadable"``, ``"wrong_format"``.
+            ``"inconsistent"``, ``"damaged"``, ``"unreadable"``,
+            ``"wrong_format"``.
         source: The file, or None.
         line: 1-based line number in it, or None.
     """
@@ -427,11 +428,15 @@ class ServeResult:
 class CostData:
     """Step time by padded tokens, microseconds, and what a graph costs.
 
-    Tables are interpolated by whoever uses them. A missing part is None, never
-    zero: the user of the data says what it assumes instead.
+    FULL times are a table, or a straight line, or (both empty) not known. A
+    missing part is None, never zero: the user of the data says what it assumes
+    instead.
 
     Attributes:
+        report: How the reading went.
         full_us: FULL graph replay by tokens.
+        base_us: FULL step at zero tokens, of a straight line.
+        per_token_us: What each padded token adds, of a straight line.
         piecewise_us: PIECEWISE step by tokens.
         eager_us: Eager step by tokens.
         piecewise_penalty_us: PIECEWISE minus FULL at equal size, where the data
@@ -440,15 +445,16 @@ class CostData:
         graph_bytes: Bytes each further graph takes.
         pool_bytes: Bytes the shared pool takes once.
         graph_seconds: Seconds to capture one graph.
-        report: How the reading went.
     """
 
-    full_us: Mapping[int, float]
-    piecewise_us: Mapping[int, float] | None
-    eager_us: Mapping[int, float] | None
-    piecewise_penalty_us: float | None
-    eager_penalty_us: float | None
-    graph_bytes: float | None
-    pool_bytes: float | None
-    graph_seconds: float | None
     report: ReadReport
+    full_us: Mapping[int, float] = field(default_factory=dict)
+    base_us: float | None = None
+    per_token_us: float | None = None
+    piecewise_us: Mapping[int, float] | None = None
+    eager_us: Mapping[int, float] | None = None
+    piecewise_penalty_us: float | None = None
+    eager_penalty_us: float | None = None
+    graph_bytes: float | None = None
+    pool_bytes: float | None = None
+    graph_seconds: float | None = None
