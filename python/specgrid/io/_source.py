@@ -53,7 +53,7 @@ def _open(path: Path) -> tuple[IO[bytes], IO[bytes], int | None]:
         refuse(f"cannot be opened: {reason}", "unreadable", str(path))
     try:
         size = path.stat().st_size if path.is_file() else None
-        head = raw.peek(6)[:6]  # type: ignore[attr-defined]
+        head = raw.peek(6)[:6]
     except OSError as error:
         raw.close()
         reason = error.strerror or type(error).__name__

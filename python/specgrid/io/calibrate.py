@@ -69,12 +69,13 @@ def graph_costs(
                 "the split into pool and graphs is assumed"
             )
     if per_graph is None:
-        total, count = float(sizes.max()), float(counts[int(sizes.argmax())])
-        per_graph = min(float(ASSUMED_GRAPH_BYTES), total / count)
-        pool = total - per_graph * count
+        largest = int(sizes.argmax())
+        total, captured = float(sizes[largest]), float(counts[largest])
+        per_graph = min(float(ASSUMED_GRAPH_BYTES), total / captured)
+        pool = total - per_graph * captured
         if len(set(counts)) == 1:
             report.add_note(
-                f"one capture list was seen ({int(count)} graphs, "
+                f"one capture list was seen ({int(captured)} graphs, "
                 f"{total / 2**30:.2f} GiB): {per_graph / 2**20:.0f} MiB of each graph "
                 "are assumed, the rest is taken as the shared pool"
             )

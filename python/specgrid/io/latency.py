@@ -124,8 +124,8 @@ def _latency_rows(
             lowered = {str(k).lower(): v for k, v in item.items()}
             us = lowered[step]
             us = us * factor if isinstance(us, (int, float)) else us
-            row = (lowered["batch"], lowered.get("context", 0), lowered["k"], us)
-            out.append((index, row))
+            context = lowered.get("context", 0)
+            out.append((index, (lowered["batch"], context, lowered["k"], us)))
         elif isinstance(item, list) and len(item) == 4:
             out.append((index, (item[0], item[1], item[2], item[3])))
         else:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from specgrid.io._source import Progress, iter_lines, load_json, refuse
 from specgrid.io._types import (
@@ -207,10 +208,10 @@ def _find_block(record: dict[str, object]) -> dict[str, object] | None:
 def _prompt_tokens(record: dict[str, object]) -> int | None:
     usage = record.get("usage")
     value = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return value if _is_count(value) else None  # type: ignore[return-value]
+    return value if _is_count(value) else None
 
 
-def _is_count(value: object, top: int = 2**31) -> bool:
+def _is_count(value: object, top: int = 2**31) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < top
 
 
@@ -228,7 +229,7 @@ def _steps(block: dict[str, object]) -> tuple[list[tuple[int, int]], str | None]
     if any(a > d for d, a in zip(drafted, accepted, strict=True)):
         return [], "acceptance above 1: a step accepted more than it drafted"
     limit = block.get("num_spec_tokens")
-    if _is_count(limit) and any(d > limit for d in drafted):  # type: ignore[operator]
+    if _is_count(limit) and any(d > limit for d in drafted):
         return [], f"a step drafted more than num_spec_tokens = {limit}"
     for key, value in (
         ("num_draft_tokens", sum(drafted)),

@@ -108,10 +108,10 @@ def read_workload_table(path: str | Path) -> StepCounts:
                 "wrong_format",
                 name,
             )
-        for row in _rows(data, "uniform", 3, name):
-            _add_uniform(steps, *row, name)
-        for row in _rows(data, "mixed", 2, name):
-            _add_mixed(steps, *row, name)
+        for q, n, w in _rows(data, "uniform", 3, name):
+            _add_uniform(steps, q, n, w, name)
+        for t, w in _rows(data, "mixed", 2, name):
+            _add_mixed(steps, t, w, name)
     else:
         columns, rows = read_table(path)
         weight = next((c for c in ("weight", "count", "steps") if c in columns), None)
@@ -125,12 +125,14 @@ def read_workload_table(path: str | Path) -> StepCounts:
         for line, row in rows:
             if "\0" in row:
                 refuse(row["\0"], "damaged", name, line)
-            w = cell(row, weight, name, line)
+            share = cell(row, weight, name, line)
             if row.get("num_reqs"):
-                q = cell(row, "query_len", name, line)
-                _add_uniform(steps, q, cell(row, "num_reqs", name, line), w, name, line)
+                query_len = cell(row, "query_len", name, line)
+                num_reqs = cell(row, "num_reqs", name, line)
+                _add_uniform(steps, query_len, num_reqs, share, name, line)
             else:
-                _add_mixed(steps, cell(row, "num_tokens", name, line), w, name, line)
+                num_tokens = cell(row, "num_tokens", name, line)
+                _add_mixed(steps, num_tokens, share, name, line)
     if steps.num_steps <= 0:
         refuse("holds no step with a weight above 0", "empty", name)
     return steps
