@@ -113,7 +113,7 @@ def startup_lines() -> None:
     worker.info("Available KV cache memory: %s GiB", "41.25")
     as_process("EngineCore")
     with mock.patch.object(
-        kv_cache_utils, "get_kv_cache_capacity", lambda *_: (345_600, 42.19)
+        kv_cache_utils, "get_kv_cache_capacity", return_value=(345_600, 42.19)
     ):
         kv_cache_utils.update_kv_cache_capacity(
             SimpleNamespace(
@@ -225,7 +225,6 @@ def write_logs() -> None:
 
 def json_log() -> None:
     """vLLM's JSON log format: python-json-logger's field names, same messages."""
-    lines = []
     table = CUDAGraphLogging(CUDAGraphMode.FULL_AND_PIECEWISE, CAPTURE_SIZES)
     for tokens, padded, mode, count in (
         (12, 12, "FULL", 412),
@@ -234,24 +233,20 @@ def json_log() -> None:
     ):
         for _ in range(count):
             table.observe(CUDAGraphStat(tokens, padded, padded - tokens, mode))
-    for message in (
+    messages = (
         "Engine 000: Iteration(7): 0 context requests, 0 context tokens, 23 "
         "generation requests, 92 generation tokens, iteration elapsed time: 14.02 "
         "ms, GPU KV cache usage: 41.3%",
         table.generate_metric_table(),
-    ):
-        lines.append(
-            json.dumps(
-                {
-                    "asctime": "2026-09-30 10:15:00,123",
-                    "levelname": "INFO",
-                    "name": "vllm.v1.metrics.loggers",
-                    "processName": "MainProcess",
-                    "process": 71,
-                    "message": message,
-                }
-            )
-        )
+    )
+    record = {
+        "asctime": "2026-09-30 10:15:00,123",
+        "levelname": "INFO",
+        "name": "vllm.v1.metrics.loggers",
+        "processName": "MainProcess",
+        "process": 71,
+    }
+    lines = [json.dumps(record | {"message": message}) for message in messages]
     (HERE / "server-json.log").write_text("\n".join(lines) + "\n")
 
 

@@ -15,8 +15,9 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, NoReturn, TypeAlias
+from typing import IO, NoReturn, TypeAlias, cast
 
 from specgrid.io._types import DataError, ReadReport
 
@@ -44,7 +45,7 @@ def refuse(
     raise DataError(message, rule=rule, source=source, line=line)
 
 
-def _open(path: Path) -> tuple[IO[bytes], IO[bytes], int | None]:
+def _open(path: Path) -> tuple[BufferedIOBase, IO[bytes], int | None]:
     """Returns the stream to read, the raw file under it, and the raw size."""
     try:
         raw = path.open("rb")
@@ -75,7 +76,7 @@ def _open(path: Path) -> tuple[IO[bytes], IO[bytes], int | None]:
             str(path),
         )
     if head.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw), raw, size  # type: ignore[return-value]
+        return gzip.GzipFile(fileobj=raw), raw, size
     return raw, raw, size
 
 
@@ -100,9 +101,8 @@ def iter_lines(
         DataError: The file cannot be opened, or is compressed otherwise.
     """
     if str(path) == "-":
-        yield from _split(
-            sys.stdin.buffer, sys.stdin.buffer, None, report, progress, max_line
-        )
+        stdin = cast(BufferedIOBase, sys.stdin.buffer)
+        yield from _split(stdin, sys.stdin.buffer, None, report, progress, max_line)
         return
     stream, raw, size = _open(Path(path))
     try:
@@ -113,7 +113,7 @@ def iter_lines(
 
 
 def _split(
-    stream: IO[bytes],
+    stream: BufferedIOBase,
     raw: IO[bytes],
     size: int | None,
     report: ReadReport,
@@ -126,7 +126,8 @@ def _split(
     streamed = 0
     while True:
         try:
-            chunk = stream.read(CHUNK_BYTES)
+            # read1: what can be had before a corrupt gzip block is had.
+            chunk = stream.read1(CHUNK_BYTES)
         except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
             report.add_damage(number + 1, f"file ends early or is corrupt ({error})")
             report.add_note(

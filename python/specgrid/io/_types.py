@@ -34,6 +34,7 @@ class DataError(ValueError):
     """Input that was refused, because any use of it would be a guess.
 
     Attributes:
+        message: The reason alone; ``str`` puts file and line in front.
         rule: Short fixed name of the reason, for programs: ``"empty"``,
             ``"not_json"``, ``"too_large"``, ``"too_deep"``, ``"missing"``,
             ``"not_number"``, ``"not_finite"``, ``"negative"``, ``"unit"``,
@@ -58,9 +59,19 @@ class DataError(ValueError):
         if line is not None:
             where += f":{line}"
         super().__init__(f"{where}: {message}" if where else message)
+        self.message = message
         self.rule = rule
         self.source = source
         self.line = line
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.message, self.rule, self.source, self.line)
+
+
+def _rebuild(
+    message: str, rule: str, source: str | None, line: int | None
+) -> DataError:
+    return DataError(message, rule=rule, source=source, line=line)
 
 
 class Damage(NamedTuple):

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 from specgrid.io._source import Progress, iter_lines, refuse
 from specgrid.io._types import (
@@ -42,18 +43,23 @@ GIB = 1 << 30
 MAX_SHAPES = 1 << 18
 _MAX_COUNT = 2**31 - 1
 _MAX_PROCESSES = 10_000
+_UNTIMED = -(10**6)  # a bucket no time reaches
+_NO_TOKENS = "a step without tokens"
+
+#: ("uniform", query_len, num_reqs), ("ragged", num_reqs, num_tokens) or
+#: ("mixed", num_tokens, 0).
+_Key: TypeAlias = tuple[str, int, int]
 
 _ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-_PROCESS = re.compile(rb"\(([\w.-]{1,64}(?: [\w.-]{1,64}){0,4}) pid=(\d{1,15})\)")
-
 # Digits are bounded so that no number overflows; vLLM's never come near.
 _ITERATION = re.compile(
     rb"(?:Engine (\d{1,9}): )?Iteration\((\d{1,15})\): "
-    rb"(\d{1,15}) context requests, (\d{1,15}) context tokens, "
-    rb"(\d{1,15}) generation requests, (\d{1,15}) generation tokens, "
+    rb"(\d{1,15} context requests, \d{1,15} context tokens, "
+    rb"\d{1,15} generation requests, \d{1,15} generation tokens), "
     rb"iteration elapsed time: (\d{1,12}\.\d\d) ms( \(dummy\))?, "
     rb"[A-Z]\w{0,31} KV cache usage: (?:\d{1,9}\.\d|nan)%"
 )
+_NUMBERS = re.compile(rb"\d+")
 _TABLE_ROW = re.compile(
     rb"\|\s*(\d{1,15})\s*\|\s*(\d{1,15})\s*\|\s*(\d{1,15})\s*"
     rb"\|\s*([A-Z_]{1,32})\s*\|\s*(\d{1,15})\s*\|\s*$"
@@ -158,7 +164,8 @@ class _Pass:
         self.starts: list[_Start] = []
         self.sizes: dict[bytes, SizeTimes] = {}
         # Log-spaced buckets of the elapsed time, 1 % wide, for each shape.
-        self.elapsed: dict[tuple[str, int, int], dict[int, int]] = {}
+        self.elapsed: dict[_Key, dict[int, int]] = {}
+        self.shapes: dict[bytes, _Key | str] = {}
         self.engines: set[bytes] = set()
         self.last_index: dict[tuple[bytes, bytes], tuple[int, bytes]] = {}
         self.num_missing = 0
@@ -226,35 +233,22 @@ class _Pass:
         if match is None:
             self.damage(number, "iteration line cut short or broken", line)
             return
-        engine, index_, ctx_reqs_, ctx_tokens_, reqs_, tokens_, ms, dummy = (
-            match.groups()
-        )
-        ctx_reqs, ctx_tokens = int(ctx_reqs_), int(ctx_tokens_)
-        reqs, tokens = int(reqs_), int(tokens_)
-        if max(ctx_tokens, tokens, ctx_reqs, reqs) > _MAX_COUNT:
-            self.damage(number, "a count beyond 2**31", line)
+        engine, index, shape, ms, dummy = match.groups()
+        # A server has few shapes and many steps: each text is judged once.
+        key = self.shapes.get(shape)
+        if key is None:
+            key = _step_key(shape)
+            if len(self.shapes) < MAX_SHAPES:
+                self.shapes[shape] = key
+        if isinstance(key, str) and not (dummy and key == _NO_TOKENS):
+            self.damage(number, key, line)
             return
-        if not dummy and (
-            ctx_tokens < ctx_reqs or tokens < reqs or ctx_tokens + tokens == 0
-        ):
-            self.damage(number, "fewer tokens than requests", line)
-            return
-        if (not ctx_reqs and ctx_tokens) or (not reqs and tokens):
-            self.damage(number, "tokens without requests", line)
-            return
-        if self.repeated(line, engine or b"0", int(index_), match[0]):
+        if self.repeated(line, engine or b"0", int(index), match[0]):
             return
         self.report.num_read += 1
-        if dummy:
+        if dummy or isinstance(key, str):
             self.steps.num_dummy += 1
             return
-        key: tuple[str, int, int]
-        if ctx_reqs:
-            key = ("mixed", ctx_tokens + tokens, 0)
-        elif tokens % reqs == 0:
-            key = ("uniform", tokens // reqs, reqs)
-        else:
-            key = ("ragged", reqs, tokens)
         buckets = self.elapsed.get(key)
         if buckets is None:
             if len(self.elapsed) >= MAX_SHAPES:
@@ -262,16 +256,14 @@ class _Pass:
                 return
             buckets = self.elapsed[key] = {}
         us = float(ms) * 1000
-        # Bucket None's place is taken by a value no time reaches.
-        bucket = round(math.log(us) * 100) if us > 0 else -(10**6)
+        bucket = round(math.log(us) * 100) if us > 0 else _UNTIMED
         buckets[bucket] = buckets.get(bucket, 0) + 1
 
     def repeated(self, line: bytes, engine: bytes, index: int, text: bytes) -> bool:
         """Follows an engine's step numbers; True for a line printed twice."""
         if len(self.engines) < _MAX_PROCESSES:
             self.engines.add(engine)
-        process = _PROCESS.search(line)
-        key = (process[0] if process else b"", engine)
+        key = (_process(line), engine)
         last = self.last_index.get(key)
         if last is not None:
             if index == last[0] and text == last[1]:
@@ -370,8 +362,8 @@ class _Pass:
 
     def start_for(self, line: bytes, kind: str) -> _Start:
         """The start a line belongs to: a new one where a process repeats itself."""
-        process = _PROCESS.search(line)
-        mark = (process[1] if process else b"", kind)
+        # By name without pid, so that a restarted process is seen to repeat itself.
+        mark = (_process(line).partition(b" pid=")[0], kind)
         if not self.starts or mark in self.starts[-1].seen:
             self.starts.append(_Start())
         self.starts[-1].seen.add(mark)
@@ -410,10 +402,9 @@ class _Pass:
             self.damage(number, "batch-size line cut short or broken", line)
             return
         self.report.num_read += 1
-        process = _PROCESS.search(line)
         counts = {int(size): int(count) for size, count, _ in items}
         median_us = {int(size): float(ms) * 1000 for size, _, ms in items}
-        self.sizes[process[0] if process else b""] = SizeTimes(counts, median_us)
+        self.sizes[_process(line)] = SizeTimes(counts, median_us)
 
     def spec_line(self, number: int, line: bytes) -> None:
         match = _SPEC.search(line)
@@ -565,9 +556,35 @@ class _SpecLines:
         )
 
 
+def _process(line: bytes) -> bytes:
+    """The ``(Name pid=N`` that vLLM puts before a line, empty without one."""
+    at = line.find(b" pid=")
+    if at < 0:
+        return b""
+    return line[line.rfind(b"(", 0, at) : line.find(b")", at)][:128]
+
+
+def _step_key(shape: bytes) -> _Key | str:
+    """What kind of step four counts make, or why no step has them."""
+    ctx_reqs, ctx_tokens, reqs, tokens = map(int, _NUMBERS.findall(shape))
+    if max(ctx_reqs, ctx_tokens, reqs, tokens) > _MAX_COUNT:
+        return "a count beyond 2**31"
+    if ctx_reqs + ctx_tokens + reqs + tokens == 0:
+        return _NO_TOKENS
+    if (not ctx_reqs and ctx_tokens) or (not reqs and tokens):
+        return "tokens without requests"
+    if ctx_tokens < ctx_reqs or tokens < reqs:
+        return "fewer tokens than requests"
+    if ctx_reqs:
+        return ("mixed", ctx_tokens + tokens, 0)
+    if tokens % reqs == 0:
+        return ("uniform", tokens // reqs, reqs)
+    return ("ragged", reqs, tokens)
+
+
 def _median(buckets: dict[int, int]) -> float | None:
     """Median of a 1 % wide log-bucket count, microseconds; None if only zeros."""
-    timed = {b: n for b, n in buckets.items() if b > -(10**6)}
+    timed = {b: n for b, n in buckets.items() if b != _UNTIMED}
     half = sum(timed.values()) / 2
     seen = 0
     for bucket in sorted(timed):
