@@ -7,6 +7,7 @@ that say what was dropped, truncated or ignored and who loses a graph by it.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, overload
@@ -76,6 +77,7 @@ class CaptureSizes(Sequence[int]):
             maximum", several where they agree.
         tiers: The uniform decode batches the server can form.
         rule: The rule that made the list.
+        max_num_seqs: Most requests in a step.
     """
 
     sizes: list[int]
@@ -84,6 +86,7 @@ class CaptureSizes(Sequence[int]):
     origins: tuple[tuple[str, ...], ...] = field(repr=False)
     tiers: tuple[Tier, ...] = field(repr=False)
     rule: str
+    max_num_seqs: int = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -106,15 +109,26 @@ class CaptureSizes(Sequence[int]):
         """
         return max(tier.query_len * tier.max_batch for tier in self.tiers)
 
+    def padded(self, num_tokens: int) -> int | None:
+        """The size a step of num_tokens pads to; None above the maximum.
+
+        The V1 runner's padding table. A compile size that padding changes is
+        refused by vLLM (`CudagraphDispatcher`, 0.33.0).
+        """
+        at = bisect.bisect_left(self.sizes, num_tokens)
+        return self.sizes[at] if at < len(self.sizes) else None
+
     def covered_batch(self, tier: Tier) -> int:
         """Widest batch of a tier that a FULL graph of its length can serve.
 
         A size becomes a graph of the next multiple of the query length, unless
-        that passes the maximum (`CudaGraphManager._init_candidates`, 0.33.0).
+        that passes the maximum, or max_num_seqs requests
+        (`CudaGraphManager._init_candidates`, 0.33.0).
         """
         q = tier.query_len
-        fitting = [-(-s // q) for s in self.sizes if -(-s // q) * q <= self.max_size]
-        return min(max(fitting, default=0), tier.max_batch)
+        graphs = {-(-size // q) for size in self.sizes}  # in requests
+        reach = min(self.max_size // q, self.max_num_seqs)
+        return min(max((n for n in graphs if n <= reach), default=0), tier.max_batch)
 
 
 def capture_sizes(
@@ -212,6 +226,7 @@ def capture_sizes(
         ),
         tiers=tuple(tiers),
         rule=rule,
+        max_num_seqs=n,
     )
     notes += _dropped(wanted, result, max_tokens)
     notes += _truncated(asked_max, result, max_tokens)

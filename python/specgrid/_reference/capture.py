@@ -96,10 +96,13 @@ def capture_sizes(
                 mark([max_num_seqs], DECODE)
         else:
             pairs = tiers.reshape(-1, 2).tolist() or [[query_len, max_num_seqs]]
-            max_reqs = max(ceiling, limit) if rule == KEEP_MAX else ceiling
+            kept = rule == KEEP_MAX and not inferred
             for length, widest_batch in pairs:
+                # A kept maximum is filled to the widest batch that fits under it.
+                max_reqs = limit // length if kept else ceiling
                 counts = request_counts(min(widest_batch, max_reqs))
-                mark((n * length for n in counts if n * length <= limit), DECODE)
+                fitting = (n * length for n in counts if 0 < n * length <= limit)
+                mark(fitting, DECODE)
     if rule == KEEP_MAX and not inferred:
         mark([largest], EXPLICIT_MAX)
     return _result(marks, multiple_of)
