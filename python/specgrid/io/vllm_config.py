@@ -277,6 +277,7 @@ class _Resolver:
         self._device = device
         self._settings: list[Setting] = []
         self._notes = list(raw.notes)
+        self._shortcut: dict[str, str] = {}  # --spec-* flags by the key they set
 
     # -- reading raw values ------------------------------------------------------
 
@@ -328,7 +329,7 @@ class _Resolver:
         model = self._given("model")
         name = None if model is None else str(model.value)
         if model is not None:
-            self._add("model", name, "given", model.origin)
+            self._add("model", name, "given", "command line")
 
         compilation, cc_origin = self._object("compilation_config")
         speculative, sc_origin = self._speculative()
@@ -496,6 +497,7 @@ class _Resolver:
                     "start: keep one of them"
                 )
             config[key] = given.value
+            self._shortcut[key] = given.origin
             origin = origin or given.origin
         return config, origin
 
@@ -515,7 +517,8 @@ class _Resolver:
             method = str(method).strip("[]")
             if method.endswith("_mtp"):
                 method = "mtp"
-            self._add("speculative_method", method, "given", origin)
+            where = self._shortcut.get("method", origin)
+            self._add("speculative_method", method, "given", where)
         elif draft in ("ngram", "[ngram]"):
             method = str(
                 self._add("speculative_method", "ngram", "vLLM default", "from model")
@@ -530,9 +533,9 @@ class _Resolver:
             )
         given = config.get("num_speculative_tokens")
         if given is not None:
-            where = f"{origin}: num_speculative_tokens"
-            value = integer(given, where, 1)
-            self._add("num_speculative_tokens", value, "given", origin)
+            where = self._shortcut.get("num_speculative_tokens", "")
+            value = integer(given, where or f"{origin}: num_speculative_tokens", 1)
+            self._add("num_speculative_tokens", value, "given", where or origin)
             return method, value
         if method == "suffix":
             depth = config.get("suffix_decoding_max_tree_depth", _SUFFIX_TREE_DEPTH)
