@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -106,6 +106,9 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with its status."""
+    if hasattr(signal, "SIGPIPE"):
+        # When the reader (head, less) leaves, end in silence as Unix tools do.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -121,10 +124,6 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # The reader (head, less) has left: what remains is not wanted.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ValueError as error:
         from specgrid._errors import ConfigError, ScheduleError
 

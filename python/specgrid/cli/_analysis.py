@@ -97,9 +97,7 @@ class Analysis:
 
     def schedulable(self, tier: Tier) -> int:
         """Widest decode batch of a tier that fits max_num_batched_tokens."""
-        return min(
-            tier.max_batch, self.config.max_num_batched_tokens // tier.query_len
-        )
+        return min(tier.max_batch, self.config.max_num_batched_tokens // tier.query_len)
 
     def decode_origins(self, size: int) -> list[int]:
         """Query lengths for whose tier ``size`` is one of vLLM's decode sizes."""
