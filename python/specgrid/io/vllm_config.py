@@ -453,13 +453,18 @@ class _Resolver:
             where += " (assumed; --device-memory-gib or --gpu changes it)"
         if tokens is None:
             default = default_tokens
-            chunked = self._given("enable_chunked_prefill")
             if length is not None:
-                if chunked is not None and not chunked.value:
+                if self._whole_prompts():
                     default = max(default, length)
                 default = min(default, (seqs or default_seqs) * length)
             tokens = int(
                 self._add("max_num_batched_tokens", default, "vLLM default", where)
+            )
+        elif length is not None and tokens < length and self._whole_prompts():
+            raise ConfigError(
+                f"without chunked prefill max_num_batched_tokens ({tokens}) must be at "
+                f"least max_model_len ({length}); vLLM refuses to start: raise "
+                "--max-num-batched-tokens or drop --no-enable-chunked-prefill"
             )
         if seqs is None:
             seqs = min(default_seqs, tokens)
@@ -473,6 +478,10 @@ class _Resolver:
                 f"{seqs}, or lower --max-num-seqs to {tokens}"
             )
         return seqs, tokens
+
+    def _whole_prompts(self) -> bool:
+        chunked = self._given("enable_chunked_prefill")
+        return chunked is not None and not chunked.value
 
     def _max_model_len(self) -> int | None:
         given = self._given("max_model_len")
@@ -676,20 +685,16 @@ class _Resolver:
         eager = self._given("enforce_eager")
         if eager is not None and eager.value:
             mode, source, detail = "NONE", "given", eager.origin
-        compile_mode = compilation_mode(config.get("mode"), origin, level)
-        if compile_mode != "VLLM_COMPILE" and mode in (
-            "PIECEWISE",
-            "FULL_AND_PIECEWISE",
-        ):
-            lowered = "NONE" if mode == "PIECEWISE" else "FULL_DECODE_ONLY"
-            detail = f"{detail}; {mode} needs compilation mode VLLM_COMPILE"
-            mode = lowered
         if schedule is not None and not dropped and runner == "V1" and "FULL" in mode:
             detail = (
                 f"{detail}; the V1 model runner lowers {mode}, because it cannot vary "
                 "the query length"
             )
             mode = "PIECEWISE"
+        compile_mode = compilation_mode(config.get("mode"), origin, level)
+        if compile_mode != "VLLM_COMPILE" and "PIECEWISE" in mode:
+            detail = f"{detail}; {mode} needs compilation mode VLLM_COMPILE"
+            mode = "NONE" if mode == "PIECEWISE" else "FULL_DECODE_ONLY"
         return str(self._add("cudagraph_mode", mode, source, detail))
 
     def _sizes(
