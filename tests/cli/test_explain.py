@@ -224,7 +224,7 @@ def test_json_schema_is_stable(specgrid: Run) -> None:
     assert (found["schema"], found["version"]) == ("specgrid.explain", 1)
     assert {
         "schema", "version", "specgrid", "vllm", "rule", "settings", "notes", "flags",
-        "schedule", "tiers", "capture",
+        "schedule", "tiers", "capture", "coverage",
     } <= set(found)  # fmt: skip
     assert found["flags"] == {"ignored": ["--host"], "unknown": ["--frob"]}
     assert set(found["settings"][0]) == {"name", "value", "source", "detail"}
@@ -232,7 +232,7 @@ def test_json_schema_is_stable(specgrid: Run) -> None:
         "given", "vLLM default", "assumed",
     }  # fmt: skip
     assert set(found["tiers"][0]) == {
-        "query_len", "drafts", "min_batch", "max_batch", "tokens", "reach",
+        "query_len", "drafts", "min_batch", "max_batch", "tokens", "reach", "missed",
     }  # fmt: skip
     assert {
         "enabled", "mode", "count", "max_size", "sufficient_max", "sizes",
@@ -247,8 +247,12 @@ def test_every_documented_key_exists_and_every_key_is_documented() -> None:
     table = text[text.index("## JSON") :]
     for key in found:
         assert f"`{key}" in table, key
-    for key in found["capture"]:
-        assert f".{key}`" in table, key
+    for part in ("capture", "coverage"):
+        for key in found[part]:
+            assert f".{key}`" in table, key
+    for part in ("stretches", "policies"):
+        for key in found["coverage"][part][0]:
+            assert key in table, key
 
 
 def test_piped_output_is_plain(specgrid: Run) -> None:
@@ -264,6 +268,66 @@ def test_terminal_output_is_coloured_and_fits() -> None:
     render(found, Printer(stream, terminal=True))
     assert "\x1b[" in stream.getvalue()
     assert "becomes 40" in stream.getvalue()
+
+
+def test_coverage_of_the_documented_eagle3_schedule(specgrid: Run) -> None:
+    path = str(ROOT / "examples" / "eagle3-schedule.yaml")
+    found = json.loads(specgrid("explain", "--config", path, "--json").out)
+    policies = {p["policy"]: p for p in found["coverage"]["policies"]}
+    graphs = {name: p["full_graphs"] for name, p in policies.items()}
+    batches = {name: p["batches"] for name, p in policies.items()}
+    assert graphs == {"vllm-0.33": 242, "per-query-length": 242, "reachable": 71}
+    assert batches == {
+        "vllm-0.33": {"FULL": 170, "PIECEWISE": 86, "NONE": 0},
+        "per-query-length": {"FULL": 256, "PIECEWISE": 0, "NONE": 0},
+        "reachable": {"FULL": 256, "PIECEWISE": 0, "NONE": 0},
+    }  # vLLM #56136
+    stretches = found["coverage"]["stretches"]
+    hidden = [s for s in stretches if s["hidden"]]
+    assert sum(s["batch_hi"] - s["batch_lo"] + 1 for s in hidden) == 86
+    assert {s["mode"] for s in hidden} == {"PIECEWISE"}
+    assert sum(b - a + 1 for t in found["tiers"] for a, b in t["missed"]) == 86
+    text = specgrid("explain", "--config", path).out
+    assert "batches on a FULL graph 170 -> 256" in text
+    assert "FULL graphs captured 242 -> 71" in text
+
+
+def test_the_coverage_map_marks_every_fate_and_explains_it(specgrid: Run) -> None:
+    words = ("--num-speculative-tokens", "3", "--max-num-seqs", "16", "--schedule",
+             "[[1,4,3],[5,16,2]]", "--max-cudagraph-capture-size", "36")  # fmt: skip
+    out = specgrid("explain", *words).out
+    rows = {
+        line.split()[0]: line[14:]
+        for line in out[out.index("Coverage") :].splitlines()
+        if line[:12].strip().isdigit()
+    }
+    assert rows == {"3": "    h###pp......", "4": "####"}
+    for legend in ("# FULL graph", "p PIECEWISE", "h own FULL", ". no graph"):
+        assert legend in out
+
+
+def test_piecewise_servers_have_no_other_policies() -> None:
+    found = document("--max-num-seqs", "8", "-cc.cudagraph_mode=PIECEWISE")
+    assert [p["policy"] for p in found["coverage"]["policies"]] == ["vllm-0.33"]
+    assert found["coverage"]["policies"][0]["batches"]["PIECEWISE"] == 8
+
+
+def test_the_v1_runner_with_a_schedule_is_piecewise_at_each_query_length() -> None:
+    rows = "[[1,8,3],[9,32,0]]"
+    found = document("VLLM_USE_V2_MODEL_RUNNER=0", "vllm", "serve", "M",
+                     "--max-num-seqs", "32", "-sc.method=ngram",
+                     "-sc.num_speculative_tokens=3",
+                     f"-sc.num_speculative_tokens_per_batch_size={rows}")  # fmt: skip
+    assert found["capture"]["mode"] == "PIECEWISE"
+    assert [t["query_len"] for t in found["tiers"]] == [1, 4]
+    fates = {(s["query_len"], s["mode"]) for s in found["coverage"]["stretches"]}
+    assert fates == {(1, "PIECEWISE"), (4, "PIECEWISE")}
+
+
+def test_coverage_is_left_out_where_it_would_take_too_long() -> None:
+    found = document("--max-num-seqs", "2000000", "--max-num-batched-tokens", "4000000")
+    assert found["coverage"] is None
+    assert found["tiers"][0]["missed"] is None
 
 
 def test_flags_before_the_dashes_try_a_change(specgrid: Run) -> None:

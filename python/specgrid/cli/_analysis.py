@@ -15,6 +15,8 @@ from typing import Any, get_args
 from specgrid import (
     CaptureSizes,
     ConfigError,
+    Coverage,
+    GraphSet,
     Schedule,
     ScheduleError,
     Tier,
@@ -28,6 +30,10 @@ from specgrid.io.vllm_config import ServeConfig
 RULES: tuple[Rule, ...] = get_args(Rule)
 # 2**20 tokens are 65,792 sizes; no GPU captures a thousandth of that.
 MAX_CAPTURE_TOKENS = 1 << 20
+# Beyond these, tables over every batch or graph take longer than an answer may.
+MAX_COVERAGE_BATCHES = 1 << 20
+MAX_COVERAGE_GRAPHS = 1 << 21
+POLICIES = ("vllm-0.33", "per-query-length", "reachable")
 _FULL_MODES = ("FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 
 
@@ -99,6 +105,58 @@ class Analysis:
         """Widest decode batch of a tier that fits max_num_batched_tokens."""
         return min(tier.max_batch, self.config.max_num_batched_tokens // tier.query_len)
 
+    @cached_property
+    def coverage(self) -> Coverage | None:
+        """Which graph serves every decode batch, as vLLM 0.33.0 dispatches.
+
+        None without graphs, or where the table would be too large to make.
+        """
+        return self._cover(POLICIES[0])
+
+    @cached_property
+    def policies(self) -> dict[str, Coverage]:
+        """The same for every policy that can differ from vLLM's here."""
+        found = {}
+        if self.coverage is not None:
+            found[POLICIES[0]] = self.coverage
+            if self._has_decode_graphs:
+                for policy in POLICIES[1:]:
+                    coverage = self._cover(policy)
+                    if coverage is not None:
+                        found[policy] = coverage
+        return found
+
+    @property
+    def _has_decode_graphs(self) -> bool:
+        config = self.config
+        return config.model_runner == "V2" and config.cudagraph_mode in _FULL_MODES[1:]
+
+    def _cover(self, policy: str) -> Coverage | None:
+        config = self.config
+        if self.sizes is None or not self.sizes.sizes:
+            return None
+        columns = len(self.schedule.context_ranges) if self.schedule else 1
+        graphs = len(self.sizes) * len(self.tiers) * len(config.lora_cases)
+        cells = config.max_num_seqs * columns
+        if cells > MAX_COVERAGE_BATCHES or graphs > MAX_COVERAGE_GRAPHS:
+            return None
+        # Where V1 captures no FULL decode graph both runners dispatch alike, and only
+        # the V2 table lets the query length vary.
+        decodes_full = config.cudagraph_mode in _FULL_MODES
+        v1 = config.model_runner == "V1" and decodes_full
+        in_force = self.schedule_status == "in force"
+        return GraphSet(
+            self.sizes.sizes,
+            max_num_seqs=config.max_num_seqs,
+            num_speculative_tokens=config.num_speculative_tokens,
+            schedule=self.schedule if in_force else None,
+            mode=config.cudagraph_mode,
+            lora_cases=config.lora_cases,
+            policy=policy,
+            varlen_decode=config.adaptive_verification and not v1,
+            runner="v1" if v1 else "v2",
+        ).coverage()
+
     def decode_origins(self, size: int) -> list[int]:
         """Query lengths for whose tier ``size`` is one of vLLM's decode sizes."""
         if self.config.num_speculative_tokens == 0:
@@ -156,6 +214,55 @@ def analyse(config: ServeConfig, rule: Rule = "vllm-0.33") -> Analysis:
         arguments["schedule"] = schedule
         sizes = capture_sizes(**arguments, rule=rule)
     return Analysis(config, rule, schedule, error, tiers, sizes)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbouring batches of one query length that fare alike.
+
+    Attributes:
+        query_len: tokens per request.
+        batch_lo: first batch, inclusive.
+        batch_hi: last batch, inclusive.
+        mode: FULL, PIECEWISE or NONE.
+        hidden: a FULL graph of their own is captured and dispatch passes it over.
+    """
+
+    query_len: int
+    batch_lo: int
+    batch_hi: int
+    mode: str
+    hidden: bool
+
+
+def stretches(coverage: Coverage) -> list[Stretch]:
+    """The coverage of all context columns, joined as far as batches fare alike."""
+    found: dict[tuple[int, str, bool], list[tuple[int, int]]] = {}
+    for column in range(coverage.num_columns):
+        for run in coverage.runs(column):
+            key = (run.query_len, run.mode, run.hidden_by is not None)
+            found.setdefault(key, []).append((run.batch_lo, run.batch_hi))
+    joined = [
+        Stretch(q, lo, hi, mode, hidden)
+        for (q, mode, hidden), spans in found.items()
+        for lo, hi in join_ranges(spans)
+    ]
+    return sorted(joined, key=lambda s: (s.query_len, s.batch_lo, s.mode))
+
+
+def join_ranges(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Inclusive ranges, sorted and joined where they touch or overlap.
+
+    >>> join_ranges([(5, 8), (1, 3), (4, 4), (7, 9), (20, 21)])
+    [(1, 9), (20, 21)]
+    """
+    joined: list[tuple[int, int]] = []
+    for lo, hi in sorted(ranges):
+        if joined and lo <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(hi, joined[-1][1]))
+        else:
+            joined.append((lo, hi))
+    return joined
 
 
 def steps_text(numbers: Sequence[int], limit: int = 24) -> str:
@@ -218,10 +325,13 @@ def schedule_text(rows: Any, limit: int = 8) -> str:
 
 
 __all__ = [
+    "POLICIES",
     "RULES",
     "Analysis",
-    "ConfigError",
+    "Stretch",
     "analyse",
+    "join_ranges",
     "schedule_text",
     "steps_text",
+    "stretches",
 ]

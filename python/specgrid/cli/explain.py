@@ -13,10 +13,20 @@ import click
 
 from specgrid._capture import Rule
 from specgrid._version import __version__
-from specgrid.cli._analysis import RULES, Analysis, analyse, schedule_text, steps_text
+from specgrid.cli._analysis import (
+    RULES,
+    Analysis,
+    analyse,
+    join_ranges,
+    schedule_text,
+    steps_text,
+    stretches,
+)
+from specgrid.cli._coverage_map import draw_map
 from specgrid.cli._input import serve_command
-from specgrid.cli._output import Printer, print_json
+from specgrid.cli._output import Printer, print_json, ranges_text
 from specgrid.io._vllm_flags import VLLM_VERSION
+from specgrid.io.vllm_command import short
 from specgrid.io.vllm_config import ServeConfig
 
 SCHEMA_VERSION = 1
@@ -94,6 +104,7 @@ def to_document(analysis: Analysis) -> dict[str, Any]:
         },
         "tiers": _tiers(analysis),
         "capture": _capture(analysis),
+        "coverage": _coverage(analysis),
     }
 
 
@@ -108,6 +119,12 @@ def _notes(analysis: Analysis) -> list[str]:
             "beside 1 prompt chunk are batch 5 (#49548). The draft length chosen at "
             "one step is verified at the next."
         )
+    policy = config.plugin.get("policy")
+    if policy is not None:
+        notes.append(
+            f"The settings ask the specgrid plug-in for policy {short(policy)}; with "
+            "it, that row of the coverage table applies."
+        )
     for tier in analysis.tiers[:MAX_ROWS_SHOWN]:
         widest = analysis.schedulable(tier)
         if widest < tier.max_batch:
@@ -121,6 +138,12 @@ def _notes(analysis: Analysis) -> list[str]:
 
 def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
     sizes = analysis.sizes
+    known = analysis.coverage is not None
+    missed: dict[int, list[tuple[int, int]]] = {}
+    for s in stretches(analysis.coverage) if analysis.coverage is not None else []:
+        if s.mode != "FULL":
+            spans = missed.setdefault(s.query_len, [])
+            spans[:] = join_ranges([*spans, (s.batch_lo, s.batch_hi)])
     return [
         {
             "query_len": t.query_len,
@@ -129,6 +152,7 @@ def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
             "max_batch": t.max_batch,
             "tokens": t.query_len * t.max_batch,
             "reach": 0 if sizes is None else sizes.covered_batch(t),
+            "missed": missed.get(t.query_len, []) if known else None,
         }
         for t in analysis.tiers
     ]
@@ -171,6 +195,35 @@ def _capture(analysis: Analysis) -> dict[str, Any]:
     return document
 
 
+def _coverage(analysis: Analysis) -> dict[str, Any] | None:
+    coverage = analysis.coverage
+    if coverage is None:
+        return None
+    return {
+        "stretches": [
+            {
+                "query_len": s.query_len,
+                "batch_lo": s.batch_lo,
+                "batch_hi": s.batch_hi,
+                "mode": s.mode,
+                "hidden": s.hidden,
+            }
+            for s in stretches(coverage)
+        ],
+        "policies": [
+            {
+                "policy": policy,
+                "full_graphs": c.graph_set.count("FULL"),
+                "piecewise_graphs": c.graph_set.count("PIECEWISE"),
+                "unused_graphs": len(c.unreachable),
+                "batches": c.counts,
+                "mean_padding": round(c.mean_padding(), 6),
+            }
+            for policy, c in analysis.policies.items()
+        ],
+    }
+
+
 # -- text --------------------------------------------------------------------------
 
 
@@ -187,10 +240,60 @@ def render(document: dict[str, Any], out: Printer) -> None:
     )
     _render_schedule(document, out)
     _render_capture(document, out)
+    if document["coverage"] is not None:
+        _render_coverage(document, out)
     if document["notes"]:
         out.heading("Notes")
         for note in document["notes"]:
             out.paragraph(note)
+
+
+def _render_coverage(document: dict[str, Any], out: Printer) -> None:
+    out.heading("Coverage: which graph a decode batch gets in vLLM 0.33.0")
+    coverage = document["coverage"]
+    widest = max(t["max_batch"] for t in document["tiers"])
+    draw_map(coverage["stretches"], widest, out)
+    rows = []
+    for p in coverage["policies"]:
+        batches = p["batches"]
+        rows.append(
+            (
+                p["policy"],
+                p["full_graphs"],
+                p["unused_graphs"],
+                p["piecewise_graphs"],
+                batches["FULL"],
+                batches["PIECEWISE"],
+                batches["NONE"],
+                f"{100 * p['mean_padding']:.1f} %",
+            )
+        )
+    columns = [
+        "dispatch policy",
+        "FULL graphs",
+        "never used",
+        "PIECEWISE graphs",
+        "batches FULL",
+        "PIECEWISE",
+        "eager",
+        "padding",
+    ]
+    out.line()
+    out.table(columns, rows, right=columns[1:])
+    by_name = {p["policy"]: p for p in coverage["policies"]}
+    if "reachable" not in by_name:
+        return
+    before, after = by_name["vllm-0.33"], by_name["reachable"]
+    fulls = [p["batches"]["FULL"] for p in (before, after)]
+    graphs = [p["full_graphs"] for p in (before, after)]
+    if fulls[0] != fulls[1] or graphs[0] != graphs[1]:
+        out.line(
+            "Before and after (vLLM alone; specgrid plug-in, policy reachable): "
+            f"batches on a FULL graph {fulls[0]} -> {fulls[1]}, FULL graphs captured "
+            f"{graphs[0]} -> {graphs[1]}."
+        )
+    else:
+        out.line("Before and after: the three policies serve these batches alike.")
 
 
 def _value(value: object) -> object:
@@ -224,13 +327,23 @@ def _render_schedule(document: dict[str, Any], out: Printer) -> None:
             f"{t['min_batch']}-{t['max_batch']}",
             t["tokens"],
             f"{t['reach']} of {t['max_batch']}" if enabled else "-",
+            _missed(t["missed"]) if enabled else "all",
         )
         for t in tiers[:MAX_ROWS_SHOWN]
     ]
     columns = ["query length", "drafts", "batches", "widest tokens", "graphs reach"]
-    out.table(columns, rows, right=columns)
+    out.table([*columns, "batches without a FULL graph"], rows, right=columns)
     if len(tiers) > MAX_ROWS_SHOWN:
         out.line(f"... {len(tiers) - MAX_ROWS_SHOWN} more (--json has all)")
+
+
+def _missed(ranges: list[tuple[int, int]] | None) -> str:
+    if ranges is None:
+        return "not worked out (too many)"
+    if not ranges:
+        return "none"
+    total = sum(hi - lo + 1 for lo, hi in ranges)
+    return f"{total}: {ranges_text(ranges, limit=6)}"
 
 
 def _render_capture(document: dict[str, Any], out: Printer) -> None:
