@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // The shape every capture plan shares: a path through an acyclic graph.
 //
 // A node is "this entry is the largest chosen so far"; an arc from a to b means

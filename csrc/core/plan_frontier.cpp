@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 #include "core/plan_frontier.hpp"
 
 #include <algorithm>
@@ -40,7 +39,8 @@ class Recurrence {
     std::int32_t from_graphs = 0;
   };
 
-  [[nodiscard]] std::int64_t best(std::int32_t node, std::int64_t graphs) const {
+  [[nodiscard]] std::int64_t best(std::int32_t node,
+                                  std::int64_t graphs) const {
     return best_[static_cast<std::size_t>(node) * width_ +
                  static_cast<std::size_t>(graphs)];
   }
@@ -107,7 +107,8 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
     for (;;) {
       const std::size_t group = next.fetch_add(1);
       if (group >= num_groups || stopped.load()) return;
-      for (std::int32_t node = starts[group]; node < starts[group + 1]; ++node) {
+      for (std::int32_t node = starts[group]; node < starts[group + 1];
+           ++node) {
         if (may_ask && stop && stop()) stopped.store(true);
         relax(node, mine);
       }
@@ -228,7 +229,8 @@ Frontier Recurrence::read(const StopRequested& stop) {
     std::int32_t node = chosen->from;
     std::int64_t left = graphs - chosen->graphs;
     while (node != 0) {
-      if (dag_.entry(node) != kNoEntry) point.entries.push_back(dag_.entry(node));
+      if (dag_.entry(node) != kNoEntry)
+        point.entries.push_back(dag_.entry(node));
       const Choice step = choice(node, left);
       node = step.from;
       left = step.from_graphs;
@@ -278,11 +280,11 @@ Frontier solve_unlimited(const PlanDag& dag, const StopRequested& stop) {
     for (const Arc& arc : arcs) {
       const State& below = states[static_cast<std::size_t>(arc.from)];
       if (below.time >= kNoPlan) continue;
-      const State next{.time = below.time + arc.time,
-                       .graphs = below.graphs + arc.graphs,
-                       .entries = below.entries +
-                                  (dag.entry(node) == kNoEntry ? 0 : 1),
-                       .from = arc.from};
+      const State next{
+          .time = below.time + arc.time,
+          .graphs = below.graphs + arc.graphs,
+          .entries = below.entries + (dag.entry(node) == kNoEntry ? 0 : 1),
+          .from = arc.from};
       // Arcs come by node, and groups put larger nodes beside smaller entries.
       const std::int64_t entry = dag.entry(arc.from);
       if (key(next) < key(here) ||

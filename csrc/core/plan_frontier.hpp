@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // The best plan for every number of graphs, by the plain recurrence over
 // (largest entry so far, graphs used). Exact for any costs: nothing is assumed
 // about their shape.

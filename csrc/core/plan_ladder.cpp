@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 #include "core/plan_ladder.hpp"
 
 #include <algorithm>
@@ -206,8 +205,8 @@ LadderCurve solve_ladder_hull(const Ladder& ladder, std::size_t max_entries,
                      static_cast<std::int32_t>(b - 1));
       }
       if (envelope.empty()) continue;
-      const std::int32_t a = rising ? envelope.lowest_rising(cost[b])
-                                    : envelope.lowest(cost[b]);
+      const std::int32_t a =
+          rising ? envelope.lowest_rising(cost[b]) : envelope.lowest(cost[b]);
       const auto at = static_cast<std::size_t>(a);
       row[b] = previous[at] + cost[b] * (solver.sums_[b] - solver.sums_[at]);
       below[b] = a;
@@ -221,7 +220,8 @@ LadderCurve solve_ladder_plain(const Ladder& ladder, std::size_t max_entries,
   return solver.run(stop, [&](const Sums& previous, Sums& row,
                               std::int32_t* below) {
     for (std::size_t b = 1; b < solver.n_; ++b) {
-      for (auto a = static_cast<std::size_t>(solver.first_from_[b]); a < b; ++a) {
+      for (auto a = static_cast<std::size_t>(solver.first_from_[b]); a < b;
+           ++a) {
         if (previous[a] >= kNoPlan) continue;
         const std::int64_t time =
             previous[a] + ladder.cost[b] * (solver.sums_[b] - solver.sums_[a]);

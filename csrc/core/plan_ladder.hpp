@@ -1,8 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0
 // One ladder of graphs: sizes 1..n, each step rounds up to the next chosen one.
 //
-// This is what direct captures consist of, a ladder per query length (indexed by
-// requests) and one for the steps only PIECEWISE graphs serve (indexed by
+// This is what direct captures consist of, a ladder per query length (indexed
+// by requests) and one for the steps only PIECEWISE graphs serve (indexed by
 // tokens). Ladders share nothing but the budget; plan_merge joins them.
 
 #ifndef SPECGRID_CORE_PLAN_LADDER_HPP_
@@ -19,10 +18,10 @@ namespace specgrid {
 struct Ladder {
   std::vector<std::int64_t> weight;
   std::vector<std::int64_t> cost;        // step time on the graph of this size
-  std::vector<std::int64_t> eager_time;  // weight x eager cost of this step
-  std::vector<std::int64_t> forced;      // indices that must be chosen, ascending
-  std::int64_t must_reach = 0;           // the largest chosen is at least this
-  std::int64_t beyond_time = 0;          // steps above n: eager in every plan
+  std::vector<std::int64_t> eager_time;  // of these steps without a graph
+  std::vector<std::int64_t> forced;  // indices that must be chosen, ascending
+  std::int64_t must_reach = 0;       // the largest chosen is at least this
+  std::int64_t beyond_time = 0;      // steps above n: eager in every plan
   std::int64_t graphs_each = 1;
   std::vector<std::int64_t> graph_bytes;    // by index; may be empty
   std::vector<std::int64_t> graph_seconds;  // by index; may be empty
@@ -30,8 +29,8 @@ struct Ladder {
 
 // Best time with exactly k entries, k = 0..num, and which entries.
 struct LadderCurve {
-  std::vector<std::int64_t> time;  // kNoPlan where k entries are impossible
-  std::vector<std::int32_t> top;   // largest entry of the best plan
+  std::vector<std::int64_t> time;   // kNoPlan where k entries are impossible
+  std::vector<std::int32_t> top;    // largest entry of the best plan
   std::vector<std::int32_t> below;  // [k - 1][b]: entry before b; 0 for none
   std::size_t stride = 0;
   bool stopped = false;
@@ -41,8 +40,9 @@ struct LadderCurve {
 };
 
 // Through the lower envelope of lines: O(k n log n), O(k n) when costs never
-// fall. Exact for any costs, and picks the same entries as the plain recurrence:
-// the smaller largest entry, then the smaller next-largest, and so on.
+// fall. Exact for any costs, and picks the same entries as the plain
+// recurrence: the smaller largest entry, then the smaller next-largest, and so
+// on.
 [[nodiscard]] LadderCurve solve_ladder_hull(const Ladder& ladder,
                                             std::size_t max_entries,
                                             const StopRequested& stop);

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 #include "core/plan_merge.hpp"
 
 #include <algorithm>
@@ -13,7 +12,8 @@ namespace {
 // Curves of all ladders; each is worked out by one thread.
 std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
                                     std::int64_t budget, bool plain,
-                                    int num_threads, const StopRequested& stop) {
+                                    int num_threads,
+                                    const StopRequested& stop) {
   std::vector<LadderCurve> curves(ladders.size());
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
@@ -21,7 +21,8 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
     for (;;) {
       const std::size_t at = next.fetch_add(1);
       if (at >= ladders.size()) return;
-      const auto most = static_cast<std::size_t>(budget / ladders[at].graphs_each);
+      const auto most =
+          static_cast<std::size_t>(budget / ladders[at].graphs_each);
       curves[at] = plain ? solve_ladder_plain(ladders[at], most, asks)
                          : solve_ladder_hull(ladders[at], most, asks);
       if (curves[at].stopped) stopped.store(true);
@@ -84,9 +85,8 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
   for (std::size_t g = 0; g < width; ++g) {
     if (best[g] >= reached) continue;
     reached = best[g];
-    FrontierPoint point{.time = best[g],
-                        .graphs = static_cast<std::int64_t>(g),
-                        .entries = {}};
+    FrontierPoint point{
+        .time = best[g], .graphs = static_cast<std::int64_t>(g), .entries = {}};
     std::vector<std::size_t> counts(ladders.size());
     std::size_t left = g;
     for (std::size_t at = ladders.size(); at-- > 0;) {

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // Ladders that share a budget and nothing else, joined by (min,+) convolution:
 // exact for any curves, convex or not.
 
@@ -14,12 +13,13 @@
 namespace specgrid {
 
 // The best set of graphs for every budget up to budget_graphs. Points' entries
-// are ladder * 2^32 + index, ladder by ladder. `plain` solves each ladder by the
-// plain recurrence instead of the hull. Among sets of equal time: fewest graphs,
-// then fewest entries in the last ladder, in the one before, and so on.
+// are ladder * 2^32 + index, ladder by ladder. `plain` solves each ladder by
+// the plain recurrence instead of the hull. Among sets of equal time: fewest
+// graphs, then fewest entries in the last ladder, in the one before, and so on.
 [[nodiscard]] Frontier solve_ladders(const std::vector<Ladder>& ladders,
                                      std::int64_t budget_graphs, bool plain,
-                                     int num_threads, const StopRequested& stop);
+                                     int num_threads,
+                                     const StopRequested& stop);
 
 }  // namespace specgrid
 

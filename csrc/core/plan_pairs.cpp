@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 #include "core/plan_pairs.hpp"
 
 #include <algorithm>
@@ -35,8 +34,8 @@ PairCosts::PairCosts(const SharedProblem& problem)
   // A step of t tokens under ladders of its own is owned by entries up to
   // t - q + 1, so sums must reach q - 1 past the largest size.
   const std::size_t length =
-      stride_ + static_cast<std::size_t>(
-                    num_tiers == 0 ? 1 : problem.query_lens.back());
+      stride_ +
+      static_cast<std::size_t>(num_tiers == 0 ? 1 : problem.query_lens.back());
   auto prepare = [length](Load& load) {
     load.weight.assign(length, 0);
     load.eager.assign(length, 0);
@@ -103,7 +102,8 @@ std::int64_t PairCosts::one_ladder_time(std::int64_t a, std::int64_t b,
       levels[num_levels++] = {from_b, tier};
     }
   }
-  std::sort(levels.begin(), levels.begin() + static_cast<std::ptrdiff_t>(num_levels),
+  std::sort(levels.begin(),
+            levels.begin() + static_cast<std::ptrdiff_t>(num_levels),
             [](const Level& x, const Level& y) { return x.size < y.size; });
   std::int64_t time = 0;
   std::int64_t lo = a;

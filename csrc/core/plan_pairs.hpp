@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // What two neighbouring entries of a capture list settle between them.
 //
 // vLLM makes, for every entry and every query length, a FULL graph at the entry
@@ -88,12 +87,12 @@ class PairCosts {
     std::int64_t beyond_required = 0;  // likewise
   };
 
-  [[nodiscard]] std::int64_t rounded(std::size_t tier, std::int64_t size) const {
+  [[nodiscard]] std::int64_t rounded(std::size_t tier,
+                                     std::int64_t size) const {
     return rounded_[tier * stride_ + static_cast<std::size_t>(size)];
   }
   [[nodiscard]] static std::int64_t between(
-      const std::vector<std::int64_t>& sums, std::int64_t lo,
-      std::int64_t hi) {
+      const std::vector<std::int64_t>& sums, std::int64_t lo, std::int64_t hi) {
     return sums[static_cast<std::size_t>(hi)] -
            sums[static_cast<std::size_t>(lo)];
   }

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 #include "core/plan_shared.hpp"
 
 #include <algorithm>
@@ -31,7 +30,8 @@ SharedListDag::SharedListDag(const SharedProblem& problem)
   }
   for (std::int32_t top = 0; top < num_sizes; ++top) {
     const std::int64_t top_size = problem.sizes[static_cast<std::size_t>(top)];
-    if (forced_before_[static_cast<std::size_t>(top) + 1] != num_forced) continue;
+    if (forced_before_[static_cast<std::size_t>(top) + 1] != num_forced)
+      continue;
     const std::int64_t time = costs_.beyond(top_size);
     if (time >= kNoPlan) continue;
     std::int32_t first = top + 1;
@@ -84,7 +84,8 @@ void SharedListDag::add_arc(std::int32_t from, std::int32_t a, std::int32_t b,
   if (forced_between(a, b)) return;
   const std::int64_t size_a =
       a < 0 ? 0 : problem_.sizes[static_cast<std::size_t>(a)];
-  Arc arc = costs_.pair(size_a, problem_.sizes[static_cast<std::size_t>(b)], top);
+  Arc arc =
+      costs_.pair(size_a, problem_.sizes[static_cast<std::size_t>(b)], top);
   if (arc.time >= kNoPlan) return;
   arc.from = from;
   out.push_back(arc);
@@ -119,9 +120,9 @@ std::int32_t SharedListDag::graph_limit(std::int32_t node) const {
   }
   const std::int64_t size = entry(node);
   if (size == kNoEntry) return std::numeric_limits<std::int32_t>::max();
-  const auto at = std::lower_bound(problem_.sizes.begin(), problem_.sizes.end(),
-                                   size) -
-                  problem_.sizes.begin();
+  const auto at =
+      std::lower_bound(problem_.sizes.begin(), problem_.sizes.end(), size) -
+      problem_.sizes.begin();
   return static_cast<std::int32_t>(
       problem_.graph_limits[static_cast<std::size_t>(at)]);
 }

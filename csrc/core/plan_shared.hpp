@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
 // Lists of sizes shared by all query lengths, as a PlanDag.
 //
 // Base nodes are candidates that some larger entry follows closely enough not
@@ -29,10 +28,10 @@ class SharedListDag final : public PlanDag {
 
  private:
   struct Node {
-    std::int32_t candidate = -1;     // index into sizes
-    std::int32_t group_first = -1;   // first candidate of the group; -1: base
-    std::int32_t group_node = 0;     // first node of the group
-    std::int32_t top = -1;           // candidate that is the largest entry
+    std::int32_t candidate = -1;    // index into sizes
+    std::int32_t group_first = -1;  // first candidate of the group; -1: base
+    std::int32_t group_node = 0;    // first node of the group
+    std::int32_t top = -1;          // candidate that is the largest entry
   };
 
   [[nodiscard]] bool forced_between(std::int32_t a, std::int32_t b) const;

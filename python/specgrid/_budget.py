@@ -103,18 +103,18 @@ class Drafter:
                 "'per-step' or None"
             )
 
-    def graphs_per_small_size(self, ks: set[int], dynamic: bool) -> int:
+    def graphs_per_small_size(self, num_speculative_tokens: int, ks: set[int]) -> int:
         """Later-position graphs of one capture size of at most max_num_seqs.
 
         Args:
-            ks: The K the schedule can reach.
-            dynamic: Whether K varies by schedule.
+            num_speculative_tokens: vLLM's static number of draft tokens.
+            ks: The K a schedule can reach; empty without a schedule.
 
         Returns:
             Number of graphs.
         """
-        if self.later_positions is None or max(ks) <= 1:
+        if self.later_positions is None or num_speculative_tokens <= 1:
             return 0
-        if self.later_positions == "fused" and dynamic:
+        if self.later_positions == "fused" and ks:
             return len(ks - {0, 1})
         return 1

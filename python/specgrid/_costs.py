@@ -122,7 +122,7 @@ def as_cost(value: CostLike, name: str) -> Callable[[int], float]:
     return _Table(name, tuple(sizes), tuple(rows[s] for s in sizes))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Costs:
     """Step time by tokens in each graph mode, and the price of a graph.
 

@@ -12,23 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from specgrid._check import count
 from specgrid._errors import ConfigError
-
-
-def _count(value: object, what: str) -> int:
-    """A positive whole number, or a ConfigError that names it."""
-    number: int | None = None
-    if isinstance(value, int) and not isinstance(value, bool):
-        number = value
-    elif hasattr(value, "__index__") and not isinstance(value, bool):
-        number = value.__index__()
-    elif isinstance(value, float) and value.is_integer():
-        number = int(value)
-    if number is None or number < 1:
-        raise ConfigError(
-            f"{what} is {value!r}; it must be a whole number of at least 1"
-        )
-    return number
 
 
 def _weight(value: object, what: str) -> float:
@@ -89,13 +74,13 @@ class Workload:
                     f"workload key {key!r}; decode steps are keyed by the pair "
                     "(query_len, num_reqs), for example {(4, 16): 1200}"
                 )
-            q = _count(key[0], f"query_len in workload key {key!r}")
-            n = _count(key[1], f"num_reqs in workload key {key!r}")
+            q = count(f"query_len in workload key {key!r:.80}", key[0])
+            n = count(f"num_reqs in workload key {key!r:.80}", key[1])
             value = _weight(weight, f"query_len {q}, num_reqs {n}")
             decode[q, n] = decode.get((q, n), 0.0) + value
         mixed: dict[int, float] = {}
         for tokens, weight in dict(self.mixed).items():
-            t = _count(tokens, f"num_tokens in mixed key {tokens!r}")
+            t = count(f"num_tokens in mixed key {tokens!r:.80}", tokens)
             value = _weight(weight, f"mixed steps of {t} tokens")
             mixed[t] = mixed.get(t, 0.0) + value
         total = math.fsum([*decode.values(), *mixed.values()])
