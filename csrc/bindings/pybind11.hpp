@@ -31,6 +31,7 @@ void bind_schedule(py::module_& m);
 void bind_lookup(py::module_& m);
 void bind_capture(py::module_& m);
 void bind_plan(py::module_& m);
+void bind_graphs(py::module_& m);
 
 }  // namespace specgrid
 

@@ -340,3 +340,18 @@ class Costs:
                 )
             out.append(value)
         return np.array(out, dtype=np.float64)
+
+
+def shifted(costs: Costs, eager_us: float) -> Costs:
+    """The same costs with every eager step that much longer."""
+    return Costs(
+        costs.full,
+        costs.piecewise,
+        _Sum(costs.eager, eager_us),
+        graph_bytes=costs.graph_bytes,
+        pool_bytes=costs.pool_bytes,
+        graph_seconds=costs.graph_seconds,
+        source=costs.source,
+        assumed=costs.assumed,
+        eager_penalty_assumed=costs.eager_penalty_assumed,
+    )

@@ -288,6 +288,9 @@ class Inputs:
     scale: Scale
     full_us: npt.NDArray[np.float64]  # by size, 0 outside min_size..max_size
     piecewise_us: npt.NDArray[np.float64]
+    graph_bytes: npt.NDArray[np.float64]
+    pool_bytes: npt.NDArray[np.float64]
+    graph_seconds: npt.NDArray[np.float64]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -427,6 +430,11 @@ def make_inputs(
     full[low:] = costs.table("full", range(low, max_size + 1))
     if limits.mode == "FULL_AND_PIECEWISE":
         piecewise[low:] = costs.table("piecewise", range(low, max_size + 1))
+    prices = []
+    for name in ("graph_bytes", "pool_bytes", "graph_seconds"):
+        table = np.zeros(max_size + 1)
+        table[low:] = costs.table(name, range(low, max_size + 1))
+        prices.append(table)
     if workload.assumed:
         notes.append(f"workload {workload.source}")
     if costs.assumed:
@@ -446,6 +454,9 @@ def make_inputs(
         scale=Scale.of(full, piecewise, steps.decode_eager, steps.mixed_eager),
         full_us=full,
         piecewise_us=piecewise,
+        graph_bytes=prices[0],
+        pool_bytes=prices[1],
+        graph_seconds=prices[2],
         notes=notes,
     )
 

@@ -97,15 +97,10 @@ class Task:
         self.inputs = inputs
         self.sizes = candidate_sizes(inputs)
         self.each = inputs.limits.graphs_each(inputs.dispatcher)
-        low, high = inputs.min_size, inputs.max_size
-        costs = inputs.costs
-        span = range(low, high + 1)
-        self.bytes = np.zeros(high + 1)
-        self.pool = np.zeros(high + 1)
-        self.seconds = np.zeros(high + 1)
-        self.bytes[low:] = costs.table("graph_bytes", span)
-        self.pool[low:] = costs.table("pool_bytes", span)
-        self.seconds[low:] = costs.table("graph_seconds", span)
+        low = inputs.min_size
+        self.bytes = inputs.graph_bytes
+        self.pool = inputs.pool_bytes
+        self.seconds = inputs.graph_seconds
         budget = inputs.budget
         # Equal prices turn every budget into a number of graphs.
         self.by_count = all(
