@@ -280,8 +280,7 @@ class Task:
                 heads[0][1]
                 + int(
                     (
-                        scale.shares(steps.mixed_share)
-                        * scale.times(steps.mixed_eager)
+                        scale.shares(steps.mixed_share) * scale.times(steps.mixed_eager)
                     ).sum()
                 ),
                 heads[0][2],

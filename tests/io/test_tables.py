@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specgrid import io
 from specgrid.io import (
     DataError,
     ReadReport,
@@ -277,3 +278,12 @@ def test_errors_survive_pickling() -> None:
     error = DataError("is empty", rule="empty", source="x.csv", line=3)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.rule, again.line) == ("x.csv:3: is empty", "empty", 3)
+
+
+def test_every_public_reader_is_found_and_nothing_else() -> None:
+    assert sorted(io.__all__) == io.__all__
+    assert set(io._HOME) == set(io.__all__)
+    assert all(getattr(io, name) is not None for name in io.__all__)
+    assert set(io.__all__) <= set(dir(io))
+    with pytest.raises(AttributeError, match="read_minds"):
+        _ = io.read_minds
