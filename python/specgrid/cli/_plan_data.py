@@ -344,11 +344,10 @@ def _costs(
     for data, text in parts:
         if data.graph_bytes is not None:
             graph_bytes, pool_bytes = data.graph_bytes, data.pool_bytes or 0.0
-            sources.append(
-                Source(
-                    "graph memory", False, text + _memory_text(graph_bytes, pool_bytes)
-                )
-            )
+            text += _memory_text(graph_bytes, pool_bytes)
+            if data.split_assumed:
+                text += ", their split assumed"
+            sources.append(Source("graph memory", data.split_assumed, text))
             break
     if graph_bytes is None:
         graph_bytes, pool_bytes = ASSUMED_GRAPH_BYTES, ASSUMED_POOL_BYTES

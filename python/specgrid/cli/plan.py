@@ -42,6 +42,8 @@ SCHEMA_VERSION = 1
 #: Without a budget: the smallest plan whose mean step is this close to the best.
 GOOD_ENOUGH = 0.01
 MAX_FRONTIER_SHOWN = 24
+#: What a mean step time rests on.
+_STEP_SOURCES = ("workload", "FULL step", "PIECEWISE step", "eager step")
 _COVERAGE = {"widest": True, "all": "every-batch", "none": False}
 _SIZE_UNITS = {
     "": 1, "b": 1,
@@ -183,10 +185,18 @@ def command(
     )
     before = task.before()
     after = None if checked is None else task.evaluate(*_lists_of(checked))
-    if after is not None and graphs is None and memory is None and seconds is None:
+    same_size = after is not None and (graphs, memory, seconds) == (None, None, None)
+    if same_size and after is not None:
         budget = Budget(graphs=after.num_graphs, full_coverage=budget.full_coverage)
     with working("planning"):
-        plan, chosen_how = task.plan(budget, forced, before)
+        try:
+            plan, chosen_how = task.plan(budget, forced, before)
+        except ConfigError as error:
+            if not same_size:
+                raise ConfigError(_as_flags(str(error))) from error
+            # The checked list is too small to cover every query length.
+            budget = Budget(graphs=budget.graphs, full_coverage=False)
+            plan, chosen_how = task.plan(budget, forced, before)
         worth = plan.worth()
         shift = plan.eager_shift_range() if stability else None
     if save is not None:
@@ -201,6 +211,16 @@ def command(
     else:
         render(document, Printer())
     return 1 if problems else 0
+
+
+def _as_flags(message: str) -> str:
+    """The planner's advice in this command's terms: flags, and MiB for bytes."""
+
+    def mebibytes(match: re.Match[str]) -> str:
+        return f"{float(match[1]) / (1 << 20):,.4g} MiB"
+
+    message = re.sub(r"(\d+(?:\.\d+)?(?:e\+?\d+)?) bytes", mebibytes, message)
+    return message.replace("pass full_coverage=False", "give --coverage none")
 
 
 class _Task:
@@ -552,7 +572,7 @@ def _render_check(document: dict[str, Any], out: Printer, assumed: list[str]) ->
     out.line(
         f"{value['full_share']:.1%} FULL, {value['piecewise_share']:.1%} PIECEWISE, "
         f"{value['eager_share']:.1%} eager; mean step {_ms(value['mean_step_us'])}"
-        f"{_tag(assumed, 'workload', 'FULL step')}, "
+        f"{_tag(assumed, *_STEP_SOURCES)}, "
         f"{check['slower_than_best']:+.2%} against the best plan of its size below"
     )
     for problem in check["problems"]:
@@ -565,7 +585,7 @@ def _render_headline(
 ) -> None:
     before, after = document["before"], document["after"]
     load = _tag(assumed, "workload")
-    times = _tag(assumed, "workload", "FULL step", "PIECEWISE step", "eager step")
+    times = _tag(assumed, *_STEP_SOURCES)
     out.line("Steps and what they cost, today and with the plan", "bold")
     if assumed:
         out.line(f"ASSUMED, not measured: {', '.join(assumed)}", "warn")
@@ -661,12 +681,16 @@ def _render_worth(document: dict[str, Any], out: Printer, assumed: list[str]) ->
     worth = document["worth"]
     if not worth:
         return
-    tag = _tag(assumed, "workload", "FULL step", "PIECEWISE step", "eager step")
+    tag = _tag(assumed, *_STEP_SOURCES)
     out.heading(f"What each is worth: mean step without it{tag}")
     shown = sorted(worth, key=lambda w: -w["us"])[:40]
     base = document["after"]["mean_step_us"]
     out.table(
-        ["size" if "size" in worth[0] else "entry", "step longer by", "share"],
+        [
+            "entry" if any("graph" in w for w in worth) else "size",
+            "step longer by",
+            "share",
+        ],
         [
             (
                 w["size"] if "size" in w else "{}x{}".format(*w["graph"]),

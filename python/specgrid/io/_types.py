@@ -454,6 +454,8 @@ class CostData:
             give a constant rather than a table.
         eager_penalty_us: Eager minus FULL at equal size, likewise.
         graph_bytes: Bytes each further graph takes.
+        split_assumed: True where the total of graph_bytes and pool_bytes was
+            measured and how it divides between them was not.
         pool_bytes: Bytes the shared pool takes once.
         graph_seconds: Seconds to capture one graph.
     """
@@ -469,3 +471,4 @@ class CostData:
     graph_bytes: float | None = None
     pool_bytes: float | None = None
     graph_seconds: float | None = None
+    split_assumed: bool = False

@@ -16,9 +16,11 @@ import numpy as np
 
 from specgrid.io._types import CostData, LogData, ReadReport, StartupRecord
 
-#: Assumed bytes a graph adds where one start-up cannot separate them from the
-#: pool; the middle of what vLLM's threads report (#22897, #50780, #11349).
+#: Assumed bytes a graph adds, and the least the shared pool takes, where one
+#: start-up cannot separate them; vLLM's threads report 6 to 40 MiB a graph
+#: (#22897, #50780, #11349).
 ASSUMED_GRAPH_BYTES = 24 << 20
+ASSUMED_POOL_BYTES = 256 << 20
 _MIN_COUNT = 5
 _MIN_SIZES = 3
 
@@ -58,6 +60,7 @@ def graph_costs(
     seconds = np.array([p[2] for p in points], dtype=float)
     per_second = float(seconds.sum() / counts.sum()) if seconds.any() else None
     per_graph = pool = None
+    assumed = False
     if len(set(counts)) > 1:
         design = np.stack([counts, np.ones_like(counts)], axis=1)
         (slope, level), *_ = np.linalg.lstsq(design, sizes, rcond=None)
@@ -71,19 +74,23 @@ def graph_costs(
     if per_graph is None:
         largest = int(sizes.argmax())
         total, captured = float(sizes[largest]), float(counts[largest])
-        per_graph = min(float(ASSUMED_GRAPH_BYTES), total / captured)
+        least_pool = min(float(ASSUMED_POOL_BYTES), total / 2)
+        per_graph = min(float(ASSUMED_GRAPH_BYTES), (total - least_pool) / captured)
         pool = total - per_graph * captured
+        assumed = True
         if len(set(counts)) == 1:
             report.add_note(
                 f"one capture list was seen ({int(captured)} graphs, "
-                f"{total / 2**30:.2f} GiB): {per_graph / 2**20:.0f} MiB of each graph "
-                "are assumed, the rest is taken as the shared pool"
+                f"{total / 2**30:.2f} GiB); how that divides into "
+                f"{per_graph / 2**20:.0f} MiB a graph and a pool is assumed. A second "
+                "start with another list would tell"
             )
     return CostData(
         report=report,
         graph_bytes=per_graph,
         pool_bytes=pool,
         graph_seconds=per_second,
+        split_assumed=assumed,
     )
 
 
