@@ -329,7 +329,10 @@ def test_bad_input_is_one_line_and_status_two(
     [
         (("--enforce-eager",), "cudagraph_mode is NONE"),
         (("--max-num-seqs", "0"), "--max-num-seqs is 0"),
-        (("--cudagraph-mode", "PIECEWISE"), "cudagraph_mode is PIECEWISE"),
+        (
+            ("--compilation-config", '{"cudagraph_mode": "PIECEWISE"}'),
+            "cudagraph_mode is PIECEWISE",
+        ),
     ],
 )
 def test_servers_nothing_can_be_planned_for_are_refused(

@@ -49,6 +49,8 @@ ASSUMED_GRAPH_SECONDS = 0.1
 
 #: Drafters that repeat the target's capture list (vLLM 0.33.0, V2 runner).
 _AUTOREGRESSIVE = ("eagle", "eagle3", "mtp", "draft_model")
+#: Methods without a drafter model, hence without graphs of their own.
+NO_DRAFTER = ("ngram", "ngram_gpu", "suffix")
 
 
 class Source(NamedTuple):
@@ -124,7 +126,8 @@ def check_plannable(config: ServeConfig) -> None:
     if config.cudagraph_mode not in ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY"):
         raise ConfigError(
             f"cudagraph_mode is {config.cudagraph_mode}; a plan chooses FULL decode "
-            "graphs. Plan with --cudagraph-mode FULL_AND_PIECEWISE or FULL_DECODE_ONLY"
+            "graphs. Plan with --compilation-config "
+            '\'{"cudagraph_mode": "FULL_AND_PIECEWISE"}\' or FULL_DECODE_ONLY'
         )
 
 

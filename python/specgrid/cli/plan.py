@@ -26,6 +26,7 @@ from specgrid.cli._analysis import Analysis, analyse, steps_text
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
+    NO_DRAFTER,
     PlanData,
     check_plannable,
     dispatcher_in_force,
@@ -512,7 +513,9 @@ def _stability(shift: tuple[float, float], data: PlanData) -> dict[str, Any]:
 
 def _notes(task: _Task, plan: CapturePlan) -> list[str]:
     config, data = task.config, task.data
-    notes = [*data.notes]
+    notes = [*config.notes, *data.notes]
+    if config.flags_note:
+        notes.append(config.flags_note)
     # The plan repeats where the data came from; that is shown as a table.
     notes += [
         note
@@ -520,9 +523,9 @@ def _notes(task: _Task, plan: CapturePlan) -> list[str]:
         if not note.startswith(("workload assumed", "costs assumed", "costs FULL"))
     ]
     method = config.speculative_method
-    if config.num_speculative_tokens and task.drafter is None:
+    if config.num_speculative_tokens and not task.drafter and method not in NO_DRAFTER:
         notes.append(
-            f"graphs of a {method or 'drafter of unknown kind'} drafter are not counted"
+            f"the drafter's own graphs ({method or 'method unknown'}) are not counted"
         )
     if config.data_parallel_size > 1:
         notes.append(
