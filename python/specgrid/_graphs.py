@@ -625,7 +625,10 @@ def size_array(sizes: Iterable[int]) -> Int64:
             array = np.array(_checked_sizes(values), np.int64)
     if array.size and not (array.min() >= 1 and array.max() <= MAX_COUNT):
         _checked_sizes(array.tolist())
-    return np.unique(array.astype(np.int64, copy=False))
+    array = array.astype(np.int64, copy=False)
+    if np.all(array[1:] > array[:-1]):
+        return np.ascontiguousarray(array)
+    return np.unique(array)
 
 
 def _checked_sizes(values: list[Any]) -> list[int]:
