@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shlex
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pytest
 
 from specgrid import GraphSet
 from specgrid._plan import CapturePlan
+from specgrid.cli._progress import reading, working
+from specgrid.io import read_log
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "vllm-0.33.0"
@@ -341,6 +344,34 @@ def test_servers_nothing_can_be_planned_for_are_refused(
     result = specgrid("plan", *SMALL, *flags)
     assert result.status == 2
     assert words in result.err
+
+
+class Terminal(io.StringIO):
+    """A stream that says somebody is watching."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_watched_log_draws_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    with reading("reading server.log") as progress:
+        assert progress is not None
+        read_log(DATA / "server.log", progress)
+    assert "reading server.log" in shown.getvalue()
+    size = (DATA / "server.log").stat().st_size
+    assert f"{size / 1000:.1f}/{size / 1000:.1f}" in shown.getvalue()
+    with working("planning"):
+        pass
+
+
+def test_an_unwatched_log_draws_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with reading("reading") as progress, working("planning"):
+        assert progress is None
+    assert capsys.readouterr().err == ""
 
 
 def test_piped_output_has_no_colour_and_no_progress(specgrid: Call) -> None:
