@@ -140,6 +140,16 @@ def test_broken_scrapes_are_refused_by_name(
     assert caught.value.rule.startswith(rule), str(caught.value)
 
 
+def test_counts_read_a_moment_later_are_lowered_and_noted(tmp_path: Path) -> None:
+    text = re.sub(r'(position="2"\}) \S+', r"\1 1120.0", METRICS)
+    text = re.sub(r'(position="1"\}) \S+', r"\1 1100.0", text)
+    text = re.sub(r"(accepted_tokens_total\{.*\}) \S+", r"\1 3730.0", text)
+    counts = read_metrics(metrics(tmp_path, text)).acceptance
+    assert counts is not None
+    assert counts.accepted[2] == counts.accepted[1] == 2200
+    assert any("lowered" in n for n in counts.report.notes)
+
+
 def test_diffusion_counters_are_not_taken_for_drafts(tmp_path: Path) -> None:
     text = 'vllm:diffusion_num_denoising_steps_total{engine="0",model_name="m"} 4\n'
     assert "denoising" in refused("wrong_format", read_metrics, metrics(tmp_path, text))

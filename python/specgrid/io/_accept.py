@@ -9,7 +9,7 @@ these sources are used when K was constant and refused when it varied.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from specgrid.io._source import refuse
 from specgrid.io._types import AcceptanceCounts, ReadReport
@@ -78,6 +78,13 @@ def from_totals(
                 where,
             )
     accepted = [round(x) for x in accepted_per_pos]
+    if any(deep > shallow for shallow, deep in pairwise(accepted)):
+        # Within the slack above; a draft passes a position only after the last.
+        accepted = list(accumulate(accepted, min))
+        report.add_note(
+            "a few counts of deeper positions were read later than those before "
+            "them and were lowered to match"
+        )
     mean_k = draft_tokens / num_drafts
     k = round(mean_k)
     constant = (
