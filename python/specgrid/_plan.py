@@ -552,7 +552,7 @@ def _to_json(plan: CapturePlan) -> dict[str, Any]:
         "max_num_seqs": plan.max_num_seqs,
         "num_speculative_tokens": plan.num_speculative_tokens,
         "max_num_batched_tokens": plan.max_num_batched_tokens,
-        "schedule": None if plan.schedule is None else plan.schedule.to_json(),
+        "schedule": None if plan.schedule is None else plan.schedule.to_rows(),
         "schedule_digest": plan.schedule_digest,
         "rule": plan.rule,
         "dispatcher": plan.dispatcher,
@@ -578,7 +578,7 @@ def _from_json(data: Mapping[str, Any], path: str) -> CapturePlan:
     schedule = None
     if file.raw("schedule") is not None:
         try:
-            schedule = Schedule.from_json(file.text("schedule"))
+            schedule = Schedule(file.listed("schedule"))
             digest = schedule.lookup(seqs, drafts).digest
         except ValueError as error:
             raise file.fault("schedule", f"is not valid: {error}") from None

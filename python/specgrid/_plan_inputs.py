@@ -121,9 +121,7 @@ def make_limits(
     parsed: Schedule | None = None
     if schedule is not None:
         parsed = (
-            schedule
-            if isinstance(schedule, Schedule)
-            else Schedule(schedule)  # type: ignore[arg-type]
+            schedule if isinstance(schedule, Schedule) else Schedule(schedule)  # type: ignore[arg-type]
         )
     lookup = None if parsed is None else parsed.lookup(seqs, drafts)
     if drafter is not None and drafts == 0:
@@ -208,7 +206,8 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
         mixed[t] = mixed.get(t, 0.0) + weight * keep
     if strange:
         shown = ", ".join(
-            f"{q} ({100 * share:.1f} % of steps)" for q, share in sorted(strange.items())
+            f"{q} ({100 * share:.1f} % of steps)"
+            for q, share in sorted(strange.items())
         )
         notes.append(
             f"query lengths the schedule never produces: {shown}; counted as mixed "
@@ -327,9 +326,7 @@ def _forced(
                     "direct dispatcher takes (query_len, num_reqs) pairs"
                 )
             q = count("query_len of a forced graph", item[0])
-            n = count(
-                "num_reqs of a forced graph", item[1], high=limits.max_num_seqs
-            )
+            n = count("num_reqs of a forced graph", item[1], high=limits.max_num_seqs)
             if q not in {tier[0] for tier in limits.tiers}:
                 raise ConfigError(
                     f"forced graph ({q}, {n}): the schedule never produces query_len "
@@ -384,7 +381,10 @@ def make_inputs(
     most = limits.max_num_batched_tokens
     if max_size is not None:
         max_size = count(
-            "max_size", max_size, high=most, remedy="vLLM captures no step it cannot run"
+            "max_size",
+            max_size,
+            high=most,
+            remedy="vLLM captures no step it cannot run",
         )
     sizes, graphs = _forced(forced_sizes, dispatcher, limits, max_size)
     steps = make_steps(workload, costs, limits)

@@ -87,7 +87,8 @@ class _Unit:
         units = np.ceil(amounts / self.size)
         if self.limit >= 0:
             units = np.minimum(units, self.limit + 1)
-        return units.astype(np.int64)
+        whole: Int64 = units.astype(np.int64)
+        return whole
 
 
 class Task:
@@ -280,8 +281,7 @@ class Task:
                 heads[0][1]
                 + int(
                     (
-                        scale.shares(steps.mixed_share)
-                        * scale.times(steps.mixed_eager)
+                        scale.shares(steps.mixed_share) * scale.times(steps.mixed_eager)
                     ).sum()
                 ),
                 heads[0][2],
