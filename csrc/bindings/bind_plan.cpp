@@ -248,11 +248,10 @@ std::vector<Ladder> ladders_from(const Int64Array& lengths,
 }
 
 py::array_t<std::int64_t> least_of(const PlanDag& dag) {
-  const Resources least = interruptible([&](const StopRequested&) {
-    return least_to_go(ArcTable(dag)).front();
-  });
-  return to_array(std::vector<std::int64_t>{least.graphs, least.bytes,
-                                            least.seconds});
+  const Resources least = interruptible(
+      [&](const StopRequested&) { return least_to_go(ArcTable(dag)).front(); });
+  return to_array(
+      std::vector<std::int64_t>{least.graphs, least.bytes, least.seconds});
 }
 
 void check_budget(std::int64_t budget) {
