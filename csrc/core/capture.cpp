@@ -92,7 +92,7 @@ void mark_decode_tier(TokenMap& map, const DecodeTier& tier,
   };
   for (const std::int64_t n :
        {std::int64_t{1}, std::int64_t{2}, std::int64_t{4}, max_reqs}) {
-    if (n <= max_reqs) add(n, n, 1);
+    if (0 < n && n <= max_reqs) add(n, n, 1);
   }
   add(8, std::min<std::int64_t>(max_reqs, 255), 8);
   add(256, max_reqs, 16);
@@ -109,12 +109,12 @@ void mark_decode_sizes(TokenMap& map, const CaptureConfig& config,
   const DecodeTier widest{config.query_len, config.max_num_seqs};
   const auto tiers =
       config.tiers.empty() ? std::span(&widest, 1) : config.tiers;
-  // Releases stop at the ceiling, read as a number of requests; keep-max
-  // goes as far as the maximum that was asked for.
-  const std::int64_t max_reqs = config.rule == CaptureRule::kKeepMax
-                                    ? std::max(config.platform_ceiling, limit)
-                                    : config.platform_ceiling;
+  // Releases stop at the ceiling, read as a number of requests; a kept maximum
+  // is filled to the widest batch that fits under it.
+  const bool kept = config.rule == CaptureRule::kKeepMax && config.explicit_max;
   for (const DecodeTier& tier : tiers) {
+    const std::int64_t max_reqs =
+        kept ? limit / tier.query_len : config.platform_ceiling;
     mark_decode_tier(map, tier, max_reqs, limit);
   }
 }

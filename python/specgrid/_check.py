@@ -6,6 +6,8 @@ from __future__ import annotations
 import operator
 from typing import SupportsIndex
 
+import numpy as np
+
 from specgrid._errors import ConfigError
 
 MAX_COUNT = 2**31 - 1
@@ -33,7 +35,7 @@ def whole(value: object) -> int | None:
     """The integer a value stands for, or None when it is none."""
     if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
         return None
-    if isinstance(value, float):
+    if isinstance(value, float | np.floating):
         return int(value) if value.is_integer() else None
     if isinstance(value, SupportsIndex):
         try:

@@ -87,7 +87,7 @@ def _from_iterable(rows: object, *, ragged: bool) -> tuple[Rows, bool]:
         try:
             parsed = _one_row(row, index)
         except ScheduleError:
-            _raise_earlier_fault(numbers, arities, ragged=ragged)
+            raise_row_fault(numbers, _row_form(arities, ragged=ragged))
             raise
         arities.append(len(parsed))
         if len(parsed) == 3:
@@ -97,7 +97,7 @@ def _from_iterable(rows: object, *, ragged: bool) -> tuple[Rows, bool]:
         raise form_error("empty", None, "")
     array = np.array(numbers, dtype=np.int64)
     if not ragged and len(set(arities)) > 1:
-        _raise_earlier_fault(numbers, arities, ragged=False)
+        raise_row_fault(numbers, GRID)
         other = next(i for i, n in enumerate(arities) if n != arities[0])
         raise form_error(
             "mixed",
@@ -132,14 +132,16 @@ def _one_number(value: object, name: str, index: int) -> int:
     return number
 
 
-def _raise_earlier_fault(
-    numbers: list[tuple[int, ...]], arities: list[int], *, ragged: bool
-) -> None:
-    """Raises what a row before a fault of form breaks, if one does."""
+def raise_row_fault(numbers: list[tuple[int, ...]], form: int) -> None:
+    """Raises the first rule that one of these rows (five numbers) breaks alone."""
     if not numbers:
         return
-    form = RAGGED if ragged else (GRID if 5 in arities else BATCH_ONLY)
-    array = np.array(numbers, dtype=np.int64)
-    fault = _backend.active().check_rows(array, form)
+    fault = _backend.active().check_rows(np.array(numbers, dtype=np.int64), form)
     if fault[0]:
         raise schedule_error(fault, numbers, form)
+
+
+def _row_form(arities: list[int], *, ragged: bool) -> int:
+    if ragged:
+        return RAGGED
+    return GRID if 5 in arities else BATCH_ONLY

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+import numpy.typing as npt
+
 from specgrid import _backend
 from specgrid._check import count
-from specgrid._errors import form_error, schedule_error
-from specgrid._rows import BATCH_ONLY, normalise
+from specgrid._errors import CONTEXT_INFINITY, form_error, schedule_error
+from specgrid._rows import BATCH_ONLY, raise_row_fault
 
 # Bounds beyond 2**62 mean the same as 2**62: no server has as many requests.
 _FAR = 2**62
@@ -57,7 +60,7 @@ def build_dynamic_sd_schedule_lookup(
     core = _backend.active()
     plain = core.rows_from_list(schedule) if type(schedule) is list else None
     if plain is None or not plain[1]:
-        rows, _ = normalise(_through_int(schedule), ragged=False)
+        rows = _through_int(schedule)
     else:
         rows = plain[0].reshape(-1, 5)
     fault, batches, contexts, k = core.build_grid(rows, BATCH_ONLY)
@@ -69,7 +72,7 @@ def build_dynamic_sd_schedule_lookup(
     return table
 
 
-def _through_int(schedule: object) -> list[list[int]]:
+def _through_int(schedule: object) -> npt.NDArray[np.int64]:
     """Rows as vLLM reads them: lists only, three parts each, through int()."""
     if schedule is None:
         raise form_error("none", None, "")
@@ -77,16 +80,17 @@ def _through_int(schedule: object) -> list[list[int]]:
         raise form_error("not_list", None, f"a {type(schedule).__name__}")
     if not schedule:
         raise form_error("empty", None, "")
-    rows: list[list[int]] = []
+    rows: list[tuple[int, ...]] = []
     for index, entry in enumerate(schedule):
-        if not isinstance(entry, list | tuple) or len(entry) != 3:
-            # Rows before this one are judged first, as vLLM does.
-            if rows:
-                normalise(rows, ragged=False)
-            raise form_error("arity", index, f"{entry!r:.80}")
-        low, high, k = (max(min(int(part), _FAR), -_FAR) for part in entry)
-        rows.append([low, high, k])
-    return rows
+        try:
+            if not isinstance(entry, list | tuple) or len(entry) != 3:
+                raise form_error("arity", index, f"{entry!r:.80}")
+            low, high, k = (max(min(int(part), _FAR), -_FAR) for part in entry)
+        except (ValueError, TypeError, OverflowError):
+            raise_row_fault(rows, BATCH_ONLY)  # vLLM judges row by row
+            raise
+        rows.append((low, high, 1, CONTEXT_INFINITY, k))
+    return np.array(rows, dtype=np.int64)
 
 
 def tensorrt_llm_batch_sizes(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class Lookup:
         ]
 
     def at(self, batch: int, context: int) -> int:
+        batch, context = index(batch), index(context)
         if not 0 <= batch <= self.max_num_seqs:
             raise IndexError("batch out of range")
         column = self.column_of(context)
