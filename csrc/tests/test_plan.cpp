@@ -500,21 +500,7 @@ TEST_CASE("the answer does not depend on the number of threads") {
   }
 }
 
-TEST_CASE("a solver stops when asked to") {
-  Random random(8);
-  SharedProblem p = random_problem(random, true);
-  const SharedListDag dag(p);
-  const StopRequested stop = [] { return true; };
-  CHECK(solve_frontier(dag, 20, 2, stop).stopped);
-  CHECK(solve_unlimited(dag, stop).stopped);
-  const std::vector<Ladder> ladders{random_ladder(random, 9),
-                                    random_ladder(random, 9)};
-  CHECK(solve_ladders(ladders, 20, false, 2, stop).stopped);
-  CHECK(solve_labels(dag, {kNoLimit, 1, kNoLimit}, 10, stop).stopped);
-}
-
-TEST_CASE("a limit may depend on the largest entry") {
-  // Sizes 2 and 4; a pool that leaves no room for a graph above 2.
+SharedProblem two_steps() {
   SharedProblem p;
   p.query_lens = {1};
   p.max_num_seqs = p.max_decode_tokens = p.max_size = 4;
@@ -525,6 +511,27 @@ TEST_CASE("a limit may depend on the largest entry") {
   p.decode_eager = {100, 100};
   p.decode_required = {0, 0};
   p.sizes = {2, 4};
+  return p;
+}
+
+TEST_CASE("a solver stops when asked to") {
+  SharedProblem p = two_steps();
+  p.graph_bytes = {0, 1, 2, 3, 4};
+  const SharedListDag dag(p);
+  const StopRequested stop = [] { return true; };
+  CHECK(solve_frontier(dag, 20, 2, stop).stopped);
+  CHECK(solve_unlimited(dag, stop).stopped);
+  CHECK(solve_labels(dag, {kNoLimit, 5, kNoLimit}, 10, stop).stopped);
+  Ladder ladder;
+  ladder.weight = {0, 1, 1};
+  ladder.cost = {0, 10, 20};
+  ladder.eager_time = {0, 100, 100};
+  CHECK(solve_ladders({ladder, ladder}, 20, false, 2, stop).stopped);
+}
+
+TEST_CASE("a limit may depend on the largest entry") {
+  // Sizes 2 and 4; a pool that leaves no room for a graph above 2.
+  SharedProblem p = two_steps();
   p.graph_limits = {4, -1};
   const Frontier frontier = solve_frontier(SharedListDag(p), 4, 1, {});
   REQUIRE(frontier.points.size() == 2);
