@@ -526,7 +526,7 @@ TEST_CASE("a solver stops when asked to") {
   ladder.weight = {0, 1, 1};
   ladder.cost = {0, 10, 20};
   ladder.eager_time = {0, 100, 100};
-  CHECK(solve_ladders({ladder, ladder}, 20, false, 2, stop).stopped);
+  CHECK(solve_ladders({ladder, ladder}, 20, false, 1, stop).stopped);
 }
 
 TEST_CASE("a limit may depend on the largest entry") {

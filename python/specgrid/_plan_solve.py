@@ -128,7 +128,8 @@ class Task:
             limits = np.minimum(limits, math.floor(budget.seconds / self.seconds[low]))
         if budget.graphs is not None:
             limits = np.minimum(limits, budget.graphs)
-        return np.minimum(limits, 2**30).astype(np.int64)
+        whole: Int64 = np.minimum(limits, 2**30).astype(np.int64)
+        return whole
 
     @property
     def most_graphs(self) -> int:

@@ -288,7 +288,7 @@ def _labels(
                 continue
             whole = (time + beyond, total, (time + beyond, number, entries))
             if best is None or whole < best:
-                best = whole  # type: ignore[assignment]
+                best = whole
     least = _least(kept_chains)
     if best is None:
         none = _table([], 4)
