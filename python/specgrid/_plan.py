@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from specgrid._budget import Budget, Drafter
 from specgrid._costs import Costs, shifted
@@ -56,6 +56,25 @@ class FrontierPoint(NamedTuple):
     graph_seconds: float
     sizes: tuple[int, ...]
     graphs: tuple[tuple[int, int], ...]
+
+
+class _Frontier(Sequence[FrontierPoint]):
+    """The solver's points, priced and named when somebody asks for them."""
+
+    def __init__(self, inputs: Inputs, points: Sequence[Solution]) -> None:
+        self._inputs, self._points = inputs, points
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    @overload
+    def __getitem__(self, index: int) -> FrontierPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[FrontierPoint]: ...
+    def __getitem__(self, index: int | slice) -> FrontierPoint | list[FrontierPoint]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return _frontier_point(self._inputs, self._points[index])
 
 
 @dataclass(frozen=True)
@@ -101,7 +120,7 @@ class CapturePlan:
     lora_cases: tuple[int, ...]
     rule: str
     value: CaptureValue
-    frontier: tuple[FrontierPoint, ...]
+    frontier: Sequence[FrontierPoint] = field(repr=False, compare=False)
     optimal: bool
     gap: float
     lower_bound_us: float | None
@@ -134,7 +153,7 @@ class CapturePlan:
                 f"no plan on the frontier has at most {num_graphs} graphs; the "
                 f"smallest has {least}"
             )
-        return fitting[-1]
+        return min(fitting, key=lambda point: point.mean_step_us)
 
     def vllm_args(self, path: str | Path = "plan.json") -> list[str]:
         """The flags that give vLLM this plan, ready to append to ``vllm serve``.
@@ -390,7 +409,7 @@ def plan_captures(
         lora_cases=limits.lora_cases,
         rule="vllm-0.33",
         value=worth,
-        frontier=tuple(_frontier_point(inputs, point) for point in solved.points),
+        frontier=_Frontier(inputs, solved.points),
         optimal=solved.bound >= solved.chosen.time,
         gap=max(gap, 0.0),
         lower_bound_us=_lower_bound(inputs),

@@ -226,7 +226,7 @@ class SharedProblem:
         """The best list for every number of graphs up to a budget."""
         return _table(_falling(self._best_by_graphs(budget)), 2)
 
-    def unlimited(self) -> _Table:
+    def unlimited(self, num_threads: int) -> _Table:
         """The best list of all."""
         return _table(_falling(self._best_by_graphs(None))[-1:], 2)
 
@@ -394,12 +394,6 @@ class LadderProblem:
             if not out or time < out[-1][0][1]:
                 out.append(([graphs, time], entries))
         return _table(out, 2)
-
-    def unlimited(self) -> _Table:
-        """The best entries of all."""
-        graphs = sum((len(ladder) - 1) * each for ladder, _, _, each in self._ladders)
-        numbers, offsets, entries = self.frontier(graphs, True, 1)
-        return numbers[-1:], offsets[-2:] - offsets[-2], entries[offsets[-2] :]
 
     def _chain(self) -> Iterator[tuple[list[int], Any, _Arc]]:
         """All ladders one after the other; (ladder, 0) starts a ladder."""
