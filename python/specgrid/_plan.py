@@ -174,19 +174,20 @@ class CapturePlan:
             >>> plan.vllm_args()
             ['--cudagraph-capture-sizes', '1', '4']
         """
+        settings: dict[str, Any] = {}
         args: list[str] = []
-        if self.sizes:
+        if self.dispatcher == "direct":
+            # The plug-in sets the sizes itself; a list beside it would conflict.
+            settings = {"plan": str(path)}
+        elif self.sizes:
             args = ["--cudagraph-capture-sizes", *map(str, self.sizes)]
-        elif self.dispatcher != "direct":
-            args = ["--compilation-config", json.dumps({"cudagraph_mode": "NONE"})]
-        if self.mode != "FULL_AND_PIECEWISE" and self.sizes:
-            args += ["--compilation-config", json.dumps({"cudagraph_mode": self.mode})]
-        if self.dispatcher == "per-query-length":
-            settings = {"specgrid": {"policy": "per-query-length"}}
-            args += ["--additional-config", json.dumps(settings)]
-        elif self.dispatcher == "direct":
-            settings = {"specgrid": {"plan": str(path)}}
-            args += ["--additional-config", json.dumps(settings)]
+            if self.dispatcher == "per-query-length":
+                settings = {"policy": "per-query-length"}
+        mode = self.mode if self.sizes or self.graphs else "NONE"
+        if mode != "FULL_AND_PIECEWISE":
+            args += ["--compilation-config", json.dumps({"cudagraph_mode": mode})]
+        if settings:
+            args += ["--additional-config", json.dumps({"specgrid": settings})]
         return args
 
     def worth(self) -> dict[int | tuple[int, int], float]:
