@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ class Fields:
                 raise self.fault(
                     name, f"holds {value!r:.80}, not a whole number in {low}..{high}"
                 )
-        if any(b <= a for a, b in zip(values, values[1:], strict=False)):
+        if any(b <= a for a, b in pairwise(values)):
             raise self.fault(name, "is not strictly ascending")
         return values
 

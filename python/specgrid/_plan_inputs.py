@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Limits:
     lora_cases: tuple[int, ...]
     drafter: Drafter | None
 
-    @property
+    @cached_property
     def tiers(self) -> list[tuple[int, int, int]]:
         """(query_len, min_batch, max_batch) of every query length."""
         if self.lookup is None:
@@ -73,9 +74,9 @@ class Limits:
             return [(q, n) for n in range(1, self.max_num_seqs + 1)]
         table = self.lookup.dense()
         return [
-            (int(k) + 1, n)
-            for n in range(1, self.max_num_seqs + 1)
-            for k in np.unique(table[n])
+            (k + 1, n)
+            for n, row in enumerate(table[1:].tolist(), start=1)
+            for k in sorted(set(row))
         ]
 
     def graphs_each(self, dispatcher: str) -> tuple[int, int, int]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ class Solution:
 class Solved:
     """All a solver found. `points` ascend in graphs, or in bytes, and fall in time."""
 
-    points: list[Solution]
+    points: Sequence[Solution]
     chosen: Solution
     bound: int  # no plan within the budget is faster
 
@@ -87,7 +87,8 @@ class _Unit:
         units = np.ceil(amounts / self.size)
         if self.limit >= 0:
             units = np.minimum(units, self.limit + 1)
-        return units.astype(np.int64)
+        whole: Int64 = units.astype(np.int64)
+        return whole
 
 
 class Task:
@@ -127,7 +128,8 @@ class Task:
             limits = np.minimum(limits, math.floor(budget.seconds / self.seconds[low]))
         if budget.graphs is not None:
             limits = np.minimum(limits, budget.graphs)
-        return np.minimum(limits, 2**30).astype(np.int64)
+        whole: Int64 = np.minimum(limits, 2**30).astype(np.int64)
+        return whole
 
     @property
     def most_graphs(self) -> int:
@@ -297,16 +299,29 @@ class Task:
         return drafter is not None and drafter.later_positions is not None
 
 
-def _solutions(
-    table: tuple[Any, Any, Any], read: Callable[[int], Entry]
-) -> list[tuple[list[int], tuple[Entry, ...]]]:
-    """Rows of a back end's answer with their entries."""
-    numbers, offsets, entries = table
-    out = []
-    for i, row in enumerate(numbers.tolist()):
-        part = entries[offsets[i] : offsets[i + 1]].tolist()
-        out.append((row, tuple(read(e) for e in part)))
-    return out
+class Points(Sequence[Solution]):
+    """A back end's answer, its entries read when somebody asks for them."""
+
+    def __init__(
+        self, table: tuple[Any, Any, Any], read: Callable[[int], Entry]
+    ) -> None:
+        self._numbers, self._offsets, self._entries = table
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Solution: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Solution]: ...
+    def __getitem__(self, index: int | slice) -> Solution | list[Solution]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        graphs, time = self._numbers[i].tolist()
+        part = self._entries[self._offsets[i] : self._offsets[i + 1]].tolist()
+        return Solution(time, graphs, tuple(self._read(e) for e in part))
 
 
 def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigError:
@@ -382,7 +397,7 @@ def solve(
             return problem.frontier(budget, threads)
 
     if task.by_count:
-        return _solve_by_count(task, problem, frontier, read)
+        return _solve_by_count(task, problem, frontier, read, threads)
     return _solve_by_labels(task, problem, read, max_labels)
 
 
@@ -391,6 +406,7 @@ def _solve_by_count(
     problem: Any,
     frontier: Callable[[int], Any],
     read: Callable[[int], Entry],
+    threads: int,
 ) -> Solved:
     inputs = task.inputs
     direct = inputs.dispatcher == "direct"
@@ -403,20 +419,18 @@ def _solve_by_count(
         raise _unmet(inputs, _least_by_count(task, problem))
     if direct:
         return _pick(task, problem, frontier(min(most, task.most_graphs)), read, [])
-    unlimited = _solutions(problem.unlimited(), read)
+    unlimited = Points(problem.unlimited(threads), read)
     if not unlimited:
         raise _unmet(inputs, {})
-    (best_time, best_graphs), best_entries = unlimited[0][0][::-1], unlimited[0][1]
+    best = unlimited[0]
     width = max(most, 0)
     if len(np.unique(limits)) > 1:
         return _pick(task, problem, frontier(min(width, MAX_FRONTIER)), read, [])
     # More graphs than the best plan of all uses buy nothing.
-    capped = min(width, best_graphs)
+    capped = min(width, best.graphs)
     if inputs.budget.graphs is None:
         capped = min(capped, MAX_FRONTIER)
-    beyond = []
-    if width >= best_graphs > capped:
-        beyond.append(Solution(best_time, best_graphs, best_entries))
+    beyond = unlimited[:] if width >= best.graphs > capped else []
     return _pick(task, problem, frontier(capped), read, beyond)
 
 
@@ -427,10 +441,9 @@ def _pick(
     read: Callable[[int], Entry],
     beyond: list[Solution],
 ) -> Solved:
-    points = [
-        Solution(row[1], row[0], entries) for row, entries in _solutions(table, read)
-    ]
-    points += beyond
+    points: Sequence[Solution] = Points(table, read)
+    if beyond:
+        points = [*points, *beyond]
     if not points:
         raise _unmet(task.inputs, _least_by_count(task, problem))
     return Solved(points, points[-1], points[-1].time)
@@ -469,7 +482,9 @@ def _solve_by_labels(
     found, bound, least, *table = problem.labels(
         _int64([graph_limit, byte_limit, second_limit]), max_labels
     )
-    rows = _solutions((table[0], table[1], table[2]), read)
+    numbers, offsets, entries = table
+    # The best plan comes first, then the corners of the trade-off.
+    points = Points((numbers[:, [1, 0]], offsets, entries), read)
     if not found:
         if least[0] >= _FAR:
             raise _unmet(inputs, {})
@@ -483,11 +498,9 @@ def _solve_by_labels(
             needs["seconds"] = float(least[2] * task.second_unit.size)
         note = " (each taken alone)" if len(needs) > 1 else ""
         raise _unmet(inputs, needs, note)
-    chosen = Solution(rows[0][0][0], rows[0][0][1], rows[0][1])
-    # The corners of the trade-off, without those another one beats.
-    points: list[Solution] = []
-    corners = sorted(rows, key=lambda item: (item[0][2], item[0][3], item[0][0]))
-    for row, entries in corners:
-        if not points or row[0] < points[-1].time:
-            points.append(Solution(row[0], row[1], entries))
-    return Solved(points, chosen, int(bound))
+    # Without those another one beats.
+    kept: list[Solution] = []
+    for i in np.lexsort((numbers[:, 0], numbers[:, 3], numbers[:, 2])).tolist():
+        if not kept or points[i].time < kept[-1].time:
+            kept.append(points[i])
+    return Solved(kept, points[0], int(bound))

@@ -69,7 +69,8 @@ class Workload:
     def __post_init__(self) -> None:
         decode: dict[tuple[int, int], float] = {}
         for key, weight in dict(self.decode).items():
-            if not isinstance(key, tuple) or len(key) != 2:
+            pair: object = key
+            if not isinstance(pair, tuple) or len(pair) != 2:
                 raise ConfigError(
                     f"workload key {key!r}; decode steps are keyed by the pair "
                     "(query_len, num_reqs), for example {(4, 16): 1200}"
@@ -90,7 +91,8 @@ class Workload:
                 "least one, for example Workload({(1, 8): 1.0}), or use "
                 "Workload.default() for one that is assumed"
             )
-        if not (isinstance(self.floor, int | float) and 0 <= self.floor < 1):
+        floor: object = self.floor
+        if not (isinstance(floor, int | float) and 0 <= floor < 1):
             raise ConfigError(
                 f"floor is {self.floor!r}; it is a share of the weight, at least 0 "
                 "and below 1 (0.01 is usual, 0 trusts the data alone)"
