@@ -182,6 +182,23 @@ def test_observed_shares_of_the_metrics_tables_are_shown(specgrid: Call) -> None
     assert "--cudagraph-metrics tables say" in specgrid("plan", *arguments).out
 
 
+def test_metrics_tables_alone_make_a_workload_where_they_are_certain(
+    specgrid: Call, tmp_path: Path
+) -> None:
+    lines = (DATA / "server.log").read_text().splitlines()
+    path = tmp_path / "server.log"
+    path.write_text("\n".join(x for x in lines if "Iteration(" not in x) + "\n")
+    sizes = ["1", "2", "4", "8", "12", "16", "24", "32", "48", "64"]
+    document = plan(
+        specgrid,
+        *("--log", str(path), "--graphs", "8", "--no-stability", *SMALL),
+        *("--cudagraph-capture-sizes", *sizes),
+    )
+    notes = " ".join(document["data"]["files"][0]["notes"])
+    assert "deduced from --cudagraph-metrics rows" in notes
+    assert 100 <= document["data"]["num_steps"] <= 120
+
+
 def test_without_a_budget_the_smallest_good_plan_is_chosen(
     specgrid: Call, tmp_path: Path
 ) -> None:

@@ -23,7 +23,12 @@ from specgrid.io import (
     read_log,
     read_workload,
 )
-from specgrid.io.calibrate import ASSUMED_GRAPH_BYTES, graph_costs, step_costs
+from specgrid.io.calibrate import (
+    ASSUMED_GRAPH_BYTES,
+    graph_costs,
+    step_costs,
+    steps_from_table,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "vllm-0.33.0"
 
@@ -287,3 +292,33 @@ def test_every_public_reader_is_found_and_nothing_else() -> None:
     assert set(io.__all__) <= set(dir(io))
     with pytest.raises(AttributeError, match="read_minds"):
         _ = io.read_minds
+
+
+def test_step_shapes_are_deduced_from_tables_only_where_one_fits(
+    tmp_path: Path,
+) -> None:
+    head = "| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |\n"
+    rows = (
+        (16, 16, "FULL", 400),  # four requests of four tokens
+        (12, 16, "PIECEWISE", 30),  # would be FULL if it were a decode step
+        (40, 48, "PIECEWISE", 20),  # ten requests of four, or a prefill
+        (900, 900, "NONE", 9),
+        (17, 24, "FULL", 1),  # nothing makes a FULL step of 17 tokens
+    )
+    text = "".join(f"| {t} | {p} | {p - t} | {m} | {c} |\n" for t, p, m, c in rows)
+    log = read_log(write(tmp_path, head + text))
+
+    def dispatch(num_reqs: int, tokens: int, query_len: int | None) -> tuple[int, str]:
+        padded = next((s for s in (16, 24, 48) if s >= tokens), tokens)
+        full = query_len == 4 and padded == 16
+        mode = "FULL" if full else "PIECEWISE" if padded <= 48 else "NONE"
+        return padded, mode
+
+    pairs = {4 * n: [(4, n)] for n in range(1, 17)}
+    steps = steps_from_table(log, pairs, dispatch)
+    assert steps.uniform == {(4, 4): 400}
+    assert steps.mixed == {12: 30, 900: 9}
+    (note,) = log.report.notes
+    assert "439 of 460 steps are certain" in note
+    assert "4.3%" in note
+    refused("inconsistent", steps_from_table, log, pairs, lambda *_: (1, "FULL"))

@@ -29,10 +29,15 @@ from specgrid.io._types import (
     StartupRecord,
     StepCounts,
 )
-from specgrid.io.calibrate import Dispatch, graph_costs, step_costs
+from specgrid.io.calibrate import (
+    Dispatch,
+    graph_costs,
+    step_costs,
+    steps_from_table,
+)
 from specgrid.io.costs import read_costs
 from specgrid.io.vllm_config import ServeConfig
-from specgrid.io.workload import read_workload
+from specgrid.io.workload import no_steps, read_workload
 
 MIB = 1 << 20
 #: Microseconds by tokens.
@@ -166,7 +171,9 @@ def gather(
     steps: StepCounts | None = None
     log: LogData | None = None
     if logs:
-        steps, log = read_workload(list(logs), progress)
+        steps, log = read_workload(list(logs), progress, need_steps=False)
+        if log is not None and steps.num_steps <= 0:
+            steps = _steps_from_tables(analysis, log)
         workload = _workload(analysis, steps, ", ".join(logs), floor, notes)
         sources.append(
             Source(
@@ -276,6 +283,19 @@ def _workload(
             "the sample as much as the load"
         )
     return Workload(decode, mixed, floor=floor, source=source)
+
+
+def _steps_from_tables(analysis: Analysis, log: LogData) -> StepCounts:
+    """The fallback for a log with metrics tables and no iteration lines."""
+    if not log.graphs.rows:
+        no_steps(log)
+    config = analysis.config
+    today = graph_set(analysis, analysis.runner_sizes, dispatcher_in_force(config))
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for q, lo, hi in today.diagonal_runs:
+        for n in range(lo, hi + 1):
+            pairs.setdefault(q * n, []).append((q, n))
+    return steps_from_table(log, pairs, _dispatch(today))
 
 
 def graph_set(analysis: Analysis, sizes: Sequence[int], dispatcher: str) -> GraphSet:

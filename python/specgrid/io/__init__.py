@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         StepCounts,
     )
     from specgrid.io.acceptance import read_acceptance
-    from specgrid.io.calibrate import graph_costs, step_costs
+    from specgrid.io.calibrate import graph_costs, step_costs, steps_from_table
     from specgrid.io.costs import read_costs
     from specgrid.io.forward import read_forward
     from specgrid.io.latency import read_latency
@@ -69,7 +69,7 @@ _MODULES = {
         "StepCounts",
     ),
     "acceptance": ("read_acceptance",),
-    "calibrate": ("graph_costs", "step_costs"),
+    "calibrate": ("graph_costs", "step_costs", "steps_from_table"),
     "costs": ("read_costs",),
     "forward": ("read_forward",),
     "latency": ("read_latency",),
@@ -112,6 +112,7 @@ __all__ = [
     "serve_acceptance",
     "serve_latency",
     "step_costs",
+    "steps_from_table",
 ]
 
 

@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a log happened to record to the costs a plan needs.
+"""From what a log happened to record to what a plan needs.
 
 Two fits, both plain least squares, both saying what they could not tell: bytes
 and seconds per graph from start-up lines, and step time by mode from iteration
-lines. Not a benchmark: elapsed times hold host work, and under asynchronous
-scheduling they miss the part of a step that overlaps the next one.
+lines. And one deduction: step shapes from --cudagraph-metrics tables, where only
+one shape fits a row. Not a benchmark: elapsed times hold host work, and under
+asynchronous scheduling they miss the part of a step that overlaps the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from specgrid.io._types import CostData, LogData, ReadReport, StartupRecord
+from specgrid.io._source import refuse
+from specgrid.io._types import (
+    CostData,
+    LogData,
+    ReadReport,
+    StartupRecord,
+    StepCounts,
+)
 
 #: Assumed bytes a graph adds, and the least the shared pool takes, where one
 #: start-up cannot separate them; vLLM's threads report 6 to 40 MiB a graph
@@ -92,6 +100,70 @@ def graph_costs(
         graph_seconds=per_second,
         split_assumed=assumed,
     )
+
+
+def steps_from_table(
+    log: LogData, pairs: Mapping[int, Sequence[tuple[int, int]]], dispatch: Dispatch
+) -> StepCounts:
+    """Step shapes from --cudagraph-metrics rows, for a log without step lines.
+
+    A row says tokens, padded tokens and mode. A shape fits if the server would
+    have dispatched it just so. Rows that one shape fits are counted; rows that a
+    decode step and a step with a prefill both fit are left out, as are rows that
+    nothing fits, and the shares of both are noted.
+
+    Args:
+        log: A log with such tables.
+        pairs: The (query_len, num_reqs) the schedule can produce, by tokens.
+        dispatch: As in `step_costs`.
+
+    Returns:
+        The counts.
+
+    Raises:
+        DataError: No row can be told (``empty``), or most fit nothing because
+            the tables are from another configuration (``inconsistent``).
+    """
+    steps = StepCounts(num_engines=1)
+    unclear = unfitting = 0
+    for (tokens, padded, mode), count in sorted(log.graphs.rows.items()):
+        fitting = [
+            (q, n)
+            for q, n in pairs.get(tokens, ())
+            if dispatch(n, tokens, q) == (padded, mode)
+        ]
+        other = dispatch(1, tokens, None) == (padded, mode)
+        if len(fitting) + other == 1:
+            if other:
+                steps.mixed[tokens] = steps.mixed.get(tokens, 0) + count
+            else:
+                steps.uniform[fitting[0]] = steps.uniform.get(fitting[0], 0) + count
+        elif fitting:
+            unclear += count
+        else:
+            unfitting += count
+    total = sum(log.graphs.rows.values())
+    if unfitting > total / 2:
+        refuse(
+            f"{unfitting / total:.0%} of the --cudagraph-metrics rows cannot come from "
+            "this server's graphs; the tables are from another configuration",
+            "inconsistent",
+            log.report.source,
+        )
+    if steps.num_steps == 0:
+        refuse(
+            "no --cudagraph-metrics row says which step it was; run the server with "
+            "--enable-logging-iteration-details",
+            "empty",
+            log.report.source,
+        )
+    log.report.add_note(
+        "step shapes were deduced from --cudagraph-metrics rows: "
+        f"{steps.num_steps:,.0f} of {total:,} steps are certain, {unclear / total:.1%} "
+        "may be a decode step or one with a prefill and "
+        f"{unfitting / total:.1%} fit nothing; both are left out"
+    )
+    return steps
 
 
 def step_costs(log: LogData, dispatch: Dispatch) -> CostData:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from specgrid.io._source import (
     Progress,
@@ -24,7 +25,10 @@ from specgrid.io.log import read_log
 
 
 def read_workload(
-    paths: str | Path | Sequence[str | Path], progress: Progress | None = None
+    paths: str | Path | Sequence[str | Path],
+    progress: Progress | None = None,
+    *,
+    need_steps: bool = True,
 ) -> tuple[StepCounts, LogData | None]:
     """Step counts from server logs, or from one hand-made file.
 
@@ -34,6 +38,8 @@ def read_workload(
     Args:
         paths: Log files in order, or one table.
         progress: Called with (bytes done, bytes of this file or None).
+        need_steps: Refuse a log without iteration lines; False where its other
+            contents may do, and `no_steps` is asked for otherwise.
 
     Returns:
         The counts, and all the log held where it was a log.
@@ -45,9 +51,14 @@ def read_workload(
     if len(names) == 1 and names[0] != "-" and _is_table(names[0]):
         return read_workload_table(names[0]), None
     log = read_log(names, progress)
-    if log.steps.num_steps <= 0:
-        refuse(_why_no_steps(log), "empty", log.report.source)
+    if need_steps and log.steps.num_steps <= 0:
+        no_steps(log)
     return log.steps, log
+
+
+def no_steps(log: LogData) -> NoReturn:
+    """Refuses a log without iteration lines, saying what it holds instead."""
+    refuse(_why_no_steps(log), "empty", log.report.source)
 
 
 def _is_table(name: str) -> bool:
