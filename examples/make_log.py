@@ -34,6 +34,9 @@ def main() -> None:
         sizes, max_num_seqs=256, num_speculative_tokens=5, schedule=SCHEDULE
     )
     lines = [
+        PREFIX.format(0, 0, "core.py:139")
+        + "Initializing a V1 LLM engine (v0.33.0) with config: "
+        f"compilation_config={{'cudagraph_capture_sizes': {list(sizes)}}}",
         PREFIX.format(0, 1, "gpu_worker.py:772")
         + "Available KV cache memory: 41.25 GiB",
         PREFIX.format(0, 1, "kv_cache_utils.py:1147")

@@ -21,12 +21,11 @@ from types import SimpleNamespace
 from unittest import mock
 
 import prometheus_client
-from vllm import logger as vllm_logger
 from vllm.benchmarks.forward.shapes import jitter_kv_lens, parse_case
 from vllm.benchmarks.sweep import serve as sweep_serve
 from vllm.benchmarks.sweep.param_sweep import ParameterSweepItem
 from vllm.compilation.cuda_graph import CUDAGraphLogging, CUDAGraphStat
-from vllm.config import CUDAGraphMode
+from vllm.config import CompilationConfig, CUDAGraphMode
 from vllm.logging_utils import ColoredFormatter, NewLineFormatter
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.metrics.loggers import LoggingStatLogger
@@ -40,6 +39,8 @@ from vllm.v1.spec_decode.metrics import (
     SpecDecodingProm,
     SpecDecodingStats,
 )
+
+from vllm import logger as vllm_logger
 
 logging.setLogRecordFactory(
     vllm_logger._VllmLogRecordFactory(logging.getLogRecordFactory())
@@ -103,12 +104,15 @@ def startup_lines() -> None:
     worker = logging.getLogger("vllm.v1.worker.gpu_worker")
     runner = logging.getLogger("vllm.v1.worker.gpu.model_runner")
     core = logging.getLogger("vllm.v1.engine.core")
+    settings = {
+        "cudagraph_mode": CUDAGraphMode.FULL_AND_PIECEWISE,
+        "cudagraph_capture_sizes": CAPTURE_SIZES,
+    }
     as_process("EngineCore")
     core.info(
         "Initializing a V1 LLM engine (v%s) with config: %s",
         "0.33.0",
-        "model='m', compilation_config={'cudagraph_mode': FULL_AND_PIECEWISE, "
-        f"'cudagraph_capture_sizes': {CAPTURE_SIZES}}}",
+        f"model='m', compilation_config={CompilationConfig(**settings)}",
     )
     worker.info("Available KV cache memory: %s GiB", "41.25")
     as_process("EngineCore")

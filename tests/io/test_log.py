@@ -223,6 +223,15 @@ def test_restarts_make_separate_records_and_ranks_do_not(tmp_path: Path) -> None
     assert first.graph_seconds == 11  # the slower rank
 
 
+def test_a_restart_loop_keeps_the_last_starts(tmp_path: Path) -> None:
+    lines = (
+        f"Graph capturing finished in {i} secs, took 1.00 GiB" for i in range(1200)
+    )
+    log = read(tmp_path, *lines)
+    assert [s.graph_seconds for s in log.startups] == list(range(200, 1200))
+    assert any("only the last 1,000" in n for n in log.report.notes)
+
+
 def test_progress_bars_count_the_captured_graphs(tmp_path: Path) -> None:
     bar = "Capturing CUDA graphs (FULL): {:3d}%|{}| {}/35 [00:01<00:02, 9.1it/s]"
     log = read(

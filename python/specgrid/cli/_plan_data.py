@@ -191,7 +191,10 @@ def gather(
     if log is not None:
         reports.append(log.report)
         today = graph_set(analysis, analysis.runner_sizes, dispatcher_in_force(config))
-        from_graphs = graph_costs(log.startups, log.report, _num_graphs_today(analysis))
+        from_graphs = graph_costs(
+            log.startups, log.report, lambda start: _num_graphs(analysis, start)
+        )
+        _check_same_server(analysis, log, notes)
         if costs_file is None and log.steps.elapsed_us:
             from_log = step_costs(log, _dispatch(today))
     given = None
@@ -312,14 +315,17 @@ def graph_set(analysis: Analysis, sizes: Sequence[int], dispatcher: str) -> Grap
     )
 
 
-def _num_graphs_today(analysis: Analysis) -> int:
-    """Graphs the server captures, its drafter's included.
+def _num_graphs(analysis: Analysis, start: StartupRecord) -> int | None:
+    """Graphs a start captured, its drafter's included, by its capture list.
 
     For a log without progress bars; the load and the costs do not matter to it.
     """
     config = analysis.config
+    sizes = start.capture_sizes or analysis.runner_sizes
+    if max(sizes) > config.max_num_batched_tokens:
+        return None
     return evaluate_captures(
-        analysis.runner_sizes,
+        sizes,
         Workload({(1 + config.num_speculative_tokens, 1): 1.0}, floor=0.0),
         Costs.default(),
         schedule=analysis.schedule,
@@ -330,6 +336,19 @@ def _num_graphs_today(analysis: Analysis) -> int:
         drafter=drafter_of(config),
         mode=config.cudagraph_mode,
     ).num_graphs
+
+
+def _check_same_server(analysis: Analysis, log: LogData, notes: list[str]) -> None:
+    """Notes a log whose server captured another list than the one given."""
+    logged = log.startups[-1].capture_sizes if log.startups else None
+    logged = logged or log.graphs.capture_sizes
+    given = sorted(analysis.runner_sizes)
+    if logged and sorted(logged) != given:
+        notes.append(
+            f"the log's server captured {len(logged)} sizes up to {max(logged)}, the "
+            f"server given {len(given)} up to {given[-1] if given else 0}; 'today' is "
+            "the server given"
+        )
 
 
 def _dispatch(graphs: GraphSet) -> Dispatch:

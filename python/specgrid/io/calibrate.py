@@ -40,7 +40,7 @@ Dispatch = Callable[[int, int, int | None], tuple[int, str]]
 def graph_costs(
     startups: Sequence[StartupRecord],
     report: ReadReport,
-    num_graphs: int | None = None,
+    num_graphs: Callable[[StartupRecord], int | None] | None = None,
 ) -> CostData:
     """Bytes and seconds per graph, and the pool, from start-up lines.
 
@@ -50,15 +50,17 @@ def graph_costs(
     Args:
         startups: Records of one configuration but for the capture list.
         report: Where notes go.
-        num_graphs: How many graphs a start captured, where its progress bars
-            are not in the log.
+        num_graphs: How many graphs a start captured, asked where its progress
+            bars are not in the log.
 
     Returns:
         Costs whose step times are empty; parts that cannot be told are None.
     """
     points = []
     for start in startups:
-        count = sum(start.num_graphs.values()) or num_graphs
+        count: int | None = sum(start.num_graphs.values()) or None
+        if count is None and num_graphs is not None:
+            count = num_graphs(start)
         if count and start.graph_bytes is not None:
             points.append((count, start.graph_bytes, start.graph_seconds or 0.0))
     if not points:

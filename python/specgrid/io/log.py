@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -41,6 +42,8 @@ from specgrid.io._types import (
 GIB = 1 << 30
 #: Distinct step shapes kept; far above any server, a bound against bad input.
 MAX_SHAPES = 1 << 18
+#: Server starts kept, for a server in a restart loop.
+MAX_STARTS = 1000
 _MAX_COUNT = 2**31 - 1
 _MAX_PROCESSES = 10_000
 _UNTIMED = -(10**6)  # a bucket no time reaches
@@ -161,7 +164,7 @@ class _Pass:
         self.report = report
         self.steps = StepCounts()
         self.graphs = GraphTable()
-        self.starts: list[_Start] = []
+        self.starts: deque[_Start] = deque(maxlen=MAX_STARTS)
         self.sizes: dict[bytes, SizeTimes] = {}
         # Log-spaced buckets of the elapsed time, 1 % wide, for each shape.
         self.elapsed: dict[_Key, dict[int, int]] = {}
@@ -365,6 +368,8 @@ class _Pass:
         # By name without pid, so that a restarted process is seen to repeat itself.
         mark = (_process(line).partition(b" pid=")[0], kind)
         if not self.starts or mark in self.starts[-1].seen:
+            if len(self.starts) == MAX_STARTS:
+                self.report.add_note(f"only the last {MAX_STARTS:,} starts are kept")
             self.starts.append(_Start())
         self.starts[-1].seen.add(mark)
         return self.starts[-1]
