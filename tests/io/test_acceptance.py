@@ -18,6 +18,7 @@ from specgrid.io import (
     DataError,
     drafts_by_k,
     read_acceptance,
+    read_log,
     read_metrics,
     read_requests,
 )
@@ -367,3 +368,14 @@ def test_rates_without_counts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("position,rate\n1,0.76\n")
     assert "how certain" in refused("missing", read_acceptance, path)
+
+
+def test_a_real_engine_whose_k_varied_is_told_apart_by_its_log() -> None:
+    path = DATA / "engine-metrics.txt"
+    refused("k_varied", read_acceptance, path)
+    steps = read_log(DATA / "engine.log").steps
+    counts = read_metrics(path, drafts_by_k=drafts_by_k(steps.uniform)).acceptance
+    assert counts is not None
+    # 46 drafts of two tokens and one of four, all accepted.
+    assert counts.drafted == (47, 47, 1, 1)
+    assert counts.accepted == (47, 47, 1, 1)

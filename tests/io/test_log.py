@@ -368,3 +368,21 @@ def test_any_bytes_at_all_are_read_without_failing(
     path.write_bytes(data)
     with suppress(DataError):
         read_log(path)
+
+
+def test_a_log_of_a_real_engine_is_read_whole() -> None:
+    log = read_log(DATA / "engine.log")
+    assert log.report.num_damaged == 0
+    assert log.steps.num_steps == 32
+    assert sum(log.graphs.rows.values()) == 32
+    # The table's unpadded tokens and the iteration lines tell the same steps.
+    tokens: dict[int, float] = {}
+    for (q, n), count in log.steps.uniform.items():
+        tokens[q * n] = tokens.get(q * n, 0) + count
+    for t, count in log.steps.mixed_by_tokens().items():
+        tokens[t] = tokens.get(t, 0) + count
+    rows = {t: n for (t, _, _), n in log.graphs.rows.items()}
+    assert tokens == rows
+    assert log.graphs.mode == "NONE"
+    assert log.startups[0].kv_tokens == 2_097_152
+    assert log.acceptance is None  # K followed the batch
