@@ -119,6 +119,7 @@ class ServeConfig:
         notes: what the user should know about how the input was read.
         ignored_flags: flags without effect here.
         unknown_flags: flags vLLM 0.33.0 does not have, with a hint where one fits.
+        replaced: JSON values vLLM drops for dotted flags of the same setting.
     """
 
     model: str | None
@@ -146,6 +147,7 @@ class ServeConfig:
     notes: tuple[str, ...] = ()
     ignored_flags: tuple[str, ...] = ()
     unknown_flags: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
 
     @property
     def effective_schedule(self) -> Any:
@@ -276,7 +278,7 @@ class _Resolver:
         self._raw = raw
         self._device = device
         self._settings: list[Setting] = []
-        self._notes = list(raw.notes)
+        self._notes = list(raw.replaced)
         self._shortcut: dict[str, str] = {}  # --spec-* flags by the key they set
 
     # -- reading raw values ------------------------------------------------------
@@ -409,6 +411,7 @@ class _Resolver:
             notes=tuple(self._notes),
             ignored_flags=tuple(dict.fromkeys(raw.unused)),
             unknown_flags=tuple(dict.fromkeys(raw.unknown)),
+            replaced=tuple(raw.replaced),
         )
 
     def _parallel(self, name: str) -> int:
