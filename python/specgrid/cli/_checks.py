@@ -259,14 +259,23 @@ def decode_without_graph(subject: Subject) -> Iterator[Finding]:
     number = count_batches(batches)
     yield Finding(
         "decode-without-graph",
-        "error" if eager else "warning",
-        f"{_plural(number, 'decode batch', 'have')} {kind}: {batches_text(batches)}; the largest capture size is "
-        f"{0 if analysis.sizes is None else analysis.sizes.max_size} tokens, the "
-        f"widest batch has {analysis.sufficient_max}",
+        "error" if eager and subject.config.is_given("max_num_seqs") else "warning",
+        f"{_plural(number, 'decode batch', 'have')} {kind}: {batches_text(batches)}; "
+        + _why_no_graph(analysis),
         _covering_text(analysis),
         batches,
         cost,
         reference,
+    )
+
+
+def _why_no_graph(analysis: Analysis) -> str:
+    largest = 0 if analysis.sizes is None else analysis.sizes.max_size
+    widest = analysis.sufficient_max
+    if largest >= widest:
+        return f"no captured size makes a FULL graph for them, up to {widest} tokens"
+    return (
+        f"the largest capture size is {largest} tokens, the widest batch has {widest}"
     )
 
 
@@ -324,15 +333,13 @@ def _covering_text(analysis: Analysis) -> str:
         return f"lower --max-num-seqs to {reach}, or {text}" if reach else text
     text = proposal.flags
     given = [
-        name
+        config.setting(name).detail
         for name in ("cudagraph_capture_sizes", "max_cudagraph_capture_size")
         if config.is_given(name)
     ]
-    if given:
-        text += " (in place of " + " and ".join(
-            config.setting(name).detail for name in given
-        )
-        text += ")"
+    replaced = [detail for detail in given if detail != text.split()[0]]
+    if replaced:
+        text += f" (in place of {' and '.join(replaced)})"
     if proposal.missed:
         text += f"; {proposal.missed} batches remain without a FULL graph"
     if needed > 2 * config.platform_ceiling:
@@ -355,6 +362,8 @@ def _reach(analysis: Analysis) -> int:
 def maximum_truncated(subject: Subject) -> Iterator[Finding]:
     analysis = subject.analysis
     if analysis is None or analysis.sizes is None:
+        return
+    if any(maximum_in_requests(subject)):
         return
     asked = subject.config.max_cudagraph_capture_size
     for note in analysis.sizes.notes:
@@ -380,8 +389,8 @@ def maximum_truncated(subject: Subject) -> Iterator[Finding]:
 
 def _grid_steps(size: int) -> str:
     """The maximum in force and the next one vLLM's token grid has."""
-    after = {1: 2, 2: 4, 4: 8}.get(size, size + (8 if size < 256 else 16))
-    after -= after % 8 if after > 8 else 0
+    step = 8 if size < 256 else 16
+    after = {1: 2, 2: 4, 4: 8}.get(size, (size // step + 1) * step)
     flag = "--max-cudagraph-capture-size"
     return f"{flag} {after}, the next step of the grid, or {size}, as it is"
 
@@ -689,8 +698,8 @@ def hidden_graphs(subject: Subject) -> Iterator[Finding]:
     yield Finding(
         "hidden-graphs",
         "error" if eager else "warning",
-        f"{fate} although a FULL graph of the same query length is captured: the nearest token count belongs to another "
-        f"query length ({batches_text(batches)})",
+        f"{fate} although a FULL graph of the same query length is captured: the "
+        f"nearest token count belongs to another one ({batches_text(batches)})",
         f"{PLUGIN_FIX} (specgrid plug-in)",
         batches,
         "decode of 2000 tokens under 1000 tok/s a server where batches 97 to 100 ran "
