@@ -470,16 +470,16 @@ def _uncovered(result: CaptureSizes) -> Iterator[Note]:
         q = tier.query_len
         first = max(covered + 1, 1)
         eager_from = result.max_size // q + 1
-        fate = (
-            "run without any graph"
-            if eager_from <= first
-            else f"have no FULL graph, and from batch {eager_from} on none at all"
-            if eager_from <= tier.max_batch
-            else "have no FULL graph"
-        )
+        single = first == tier.max_batch
+        if eager_from <= first:
+            fate = "runs without any graph" if single else "run without any graph"
+        else:
+            fate = "has no FULL graph" if single else "have no FULL graph"
+            if eager_from <= tier.max_batch:
+                fate += f", and from batch {eager_from} on none at all"
         span = (
             f"batch {first} ({first * q} tokens)"
-            if first == tier.max_batch
+            if single
             else f"batches {first} to {tier.max_batch} "
             f"({first * q} to {tier.max_batch * q} tokens)"
         )
