@@ -45,6 +45,11 @@ _SCHEDULE_KEYS = (
     "speculative_token_schedule",  # the name in vLLM #48944
 )
 _SUFFIX_TREE_DEPTH = 24
+_EXAMPLES = {
+    "speculative_config": '{"method": "ngram", "num_speculative_tokens": 5}',
+    "compilation_config": '{"cudagraph_mode": "FULL_DECODE_ONLY"}',
+    "additional_config": '{"specgrid": {"policy": "reachable"}}',
+}
 
 
 class Setting(NamedTuple):
@@ -331,7 +336,7 @@ class _Resolver:
         model = self._given("model")
         name = None if model is None else str(model.value)
         if model is not None:
-            self._add("model", name, "given", "command line")
+            self._add("model", name, "given", model.origin)
 
         compilation, cc_origin = self._object("compilation_config")
         speculative, sc_origin = self._speculative()
