@@ -82,6 +82,6 @@ class SettingsReader:
         if not isinstance(value, dict):
             raise ConfigError(
                 f"{given.origin} is {short(value)}; it must be a JSON object, as in "
-                "'{\"num_speculative_tokens\": 5}'"
+                f"'{_EXAMPLES[name]}'"
             )
         return {str(k).replace("-", "_"): v for k, v in value.items()}, given.origin
