@@ -140,7 +140,7 @@ def test_deep_large_and_foreign_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("[" * 100_000)
     refused("too_deep", read_forward, path)
-    path.write_text("[" * 80 + "]" * 80)
+    path.write_text("[" * 100_000 + "]" * 100_000)
     refused("too_deep", read_forward, path)
     path.write_text('{"a": 1}')
     refused("wrong_format", read_forward, path)
