@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -479,11 +480,8 @@ def candidate_sizes(inputs: Inputs) -> Int64:
     kept = sorted(m for m in marks if low <= m <= high)
     sizes = set(kept)
     if inputs.piecewise:
-        previous = low - 1
-        for mark in kept:
-            if mark - previous > 1:
-                gap = inputs.piecewise_us[previous + 1 : mark]
-                sizes.add(previous + 1)
-                sizes.add(previous + 1 + int(np.argmin(gap)))
-            previous = mark
+        for before, mark in pairwise([low - 1, *kept, high + 1]):
+            if mark - before > 1:
+                gap = inputs.piecewise_us[before + 1 : mark]
+                sizes.update((before + 1, before + 1 + int(np.argmin(gap))))
     return np.array(sorted(sizes), dtype=np.int64)

@@ -341,11 +341,11 @@ def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigEr
             "full_coverage=False"
         )
     given = ", ".join(
-        f"{getattr(inputs.budget, name):g} {name}"
+        f"{getattr(inputs.budget, name):.12g} {name}"
         for name in ("graphs", "bytes", "seconds")
         if getattr(inputs.budget, name) is not None
     )
-    needs = ", ".join(f"{value:.10g} {name}" for name, value in least.items())
+    needs = ", ".join(f"{value:.12g} {name}" for name, value in least.items())
     drop = ""
     if inputs.budget.full_coverage:
         drop = ", or pass full_coverage=False to leave wide batches without a graph"
