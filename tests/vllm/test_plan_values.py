@@ -57,40 +57,45 @@ def task(number: int) -> tuple[dict[str, Any], Workload, Costs, Budget]:
     )
 
 
+def check(sim: Any, number: int) -> None:
+    """One task: plan it, and serve its steps with a real manager."""
+    server, load, costs, budget = task(number)
+    plan = plan_captures(load, costs, **server, budget=budget)
+    if not plan.sizes:
+        return
+    config = sim.stub_config(
+        max_num_seqs=server["max_num_seqs"],
+        num_spec=server["num_speculative_tokens"],
+        schedule=server["schedule"],
+        sizes=list(plan.sizes),
+        settings={"policy": "vllm"},
+    )
+    config._set_cudagraph_sizes()
+    assert config.compilation_config.cudagraph_capture_sizes == plan.sizes
+    manager = sim.make_manager(config)
+    captured = sum(len(descs) for descs in manager._capture_descs.values())
+    assert captured == plan.value.num_graphs
+
+    def step(reqs: int, tokens: int, query_len: int | None) -> float:
+        found = manager.dispatch(reqs, tokens, query_len, 0)
+        if found.cg_mode.name == "NONE":
+            return costs.eager(tokens)
+        cost = costs.full if found.cg_mode.name == "FULL" else costs.piecewise
+        return cost(found.num_tokens)
+
+    inputs = plan._inputs
+    assert inputs is not None
+    diagonal = inputs.limits.diagonal()
+    given = sum(w * step(n, q * n, q) for (q, n), w in load.decode.items())
+    given += sum(w * step(1, t, None) for t, w in load.mixed.items())
+    floor = sum(step(n, q * n, q) for q, n in diagonal) / len(diagonal)
+    mean = (1 - load.floor) * given / load.total + load.floor * floor
+    assert plan.mean_step_us == pytest.approx(mean, rel=1e-12)
+
+
 @pytest.mark.parametrize("first", range(0, 210, 30))
 def test_plans_are_worth_what_real_vllm_makes_of_them(
     plugin: Any, sim: Any, first: int
 ) -> None:
     for number in range(first, first + 30):
-        server, load, costs, budget = task(number)
-        plan = plan_captures(load, costs, **server, budget=budget)
-        if not plan.sizes:
-            continue
-        config = sim.stub_config(
-            max_num_seqs=server["max_num_seqs"],
-            num_spec=server["num_speculative_tokens"],
-            schedule=server["schedule"],
-            sizes=list(plan.sizes),
-            settings={"policy": "vllm"},
-        )
-        config._set_cudagraph_sizes()
-        assert config.compilation_config.cudagraph_capture_sizes == plan.sizes
-        manager = sim.make_manager(config)
-        captured = sum(len(descs) for descs in manager._capture_descs.values())
-        assert captured == plan.value.num_graphs
-
-        def step(reqs: int, tokens: int, query_len: int | None) -> float:
-            found = manager.dispatch(reqs, tokens, query_len, 0)
-            if found.cg_mode.name == "NONE":
-                return costs.eager(tokens)
-            cost = costs.full if found.cg_mode.name == "FULL" else costs.piecewise
-            return cost(found.num_tokens)
-
-        inputs = plan._inputs
-        assert inputs is not None
-        diagonal = inputs.limits.diagonal()
-        given = sum(w * step(n, q * n, q) for (q, n), w in load.decode.items())
-        given += sum(w * step(1, t, None) for t, w in load.mixed.items())
-        floor = sum(step(n, q * n, q) for q, n in diagonal) / len(diagonal)
-        mean = (1 - load.floor) * given / load.total + load.floor * floor
-        assert plan.mean_step_us == pytest.approx(mean, rel=1e-12)
+        check(sim, number)
