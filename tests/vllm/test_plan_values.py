@@ -61,8 +61,7 @@ def check(sim: Any, number: int) -> None:
     """One task: plan it, and serve its steps with a real manager."""
     server, load, costs, budget = task(number)
     plan = plan_captures(load, costs, **server, budget=budget)
-    if not plan.sizes:
-        return
+    assert plan.sizes
     config = sim.stub_config(
         max_num_seqs=server["max_num_seqs"],
         num_spec=server["num_speculative_tokens"],
