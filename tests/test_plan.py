@@ -136,6 +136,20 @@ def test_running_out_of_labels_states_a_gap(backend: Any) -> None:
         assert bound <= best.mean_step_us * (1 + 1e-9)
 
 
+def test_keyed_graphs_without_a_budget_stop_somewhere_and_say_so(
+    backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = plan(None, dispatcher="direct")
+    assert whole.optimal
+    monkeypatch.setattr("specgrid._plan_solve.MAX_FRONTIER", 1)
+    found = plan(None, dispatcher="direct")
+    assert found.value.num_graphs <= 4
+    assert not found.optimal
+    bound = found.mean_step_us * (1 - found.gap)
+    assert bound <= whole.mean_step_us * (1 + 1e-9)
+    assert bound == pytest.approx(whole.lower_bound_us, rel=1e-6)
+
+
 # ---- promises -----------------------------------------------------------------
 
 

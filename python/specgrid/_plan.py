@@ -490,6 +490,7 @@ def evaluate_captures(
         dispatcher,
         limits,
         [*sizes, *keyed],
+        noun="capture",
     )
     return value(
         inputs,

@@ -133,13 +133,45 @@ class Task:
 
     @property
     def most_graphs(self) -> int:
-        """More graphs than any direct plan needs; the frontier may stop there."""
-        limits, full = self.inputs.limits, max(self.each[0], 1) + 1
+        """As many graphs as any plan can have."""
+        limits, (full, entry, small) = self.inputs.limits, self.each
         reqs = sum(
             min(limits.max_num_seqs, self.inputs.max_size // q)
             for q, _, _ in limits.tiers
         )
-        return min((reqs + len(self.sizes)) * full, 4 * MAX_FRONTIER)
+        # With keyed graphs, one more for the drafter's later positions.
+        return reqs * (full + 1) + len(self.sizes) * (entry + small)
+
+    def best_conceivable(self) -> int:
+        """Time if every step had the graph that suits it best."""
+        inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
+        total = 0
+        for table, tokens, share, eager in (
+            (
+                inputs.full_us,
+                steps.decode_q * steps.decode_n,
+                steps.decode_share,
+                steps.decode_eager,
+            ),
+            (
+                inputs.piecewise_us,
+                steps.mixed_t,
+                steps.mixed_share,
+                steps.mixed_eager,
+            ),
+        ):
+            best = scale.times(eager)
+            if table is inputs.full_us or inputs.piecewise:
+                usable = table.copy()
+                usable[: inputs.min_size] = np.inf
+                above = np.minimum.accumulate(usable[::-1])[::-1]
+                above = np.where(np.isinf(above), above[inputs.min_size], above)
+                inside = tokens <= inputs.max_size
+                best[inside] = np.minimum(
+                    best[inside], scale.times(above[tokens[inside]])
+                )
+            total += int(np.dot(scale.shares(share), best))
+        return total
 
     # ---- the two forms ----------------------------------------------------------
 
@@ -418,14 +450,20 @@ def _solve_by_count(
     if most < 0:
         raise _unmet(inputs, _least_by_count(task, problem))
     if direct:
-        return _pick(task, problem, frontier(min(most, task.most_graphs)), read, [])
+        width = min(most, task.most_graphs)
+        if inputs.budget.graphs is None and width > 4 * MAX_FRONTIER:
+            # Solved up to there; what more graphs could gain is bounded.
+            found = _pick(task, problem, frontier(4 * MAX_FRONTIER), read, [])
+            least = min(found.bound, task.best_conceivable())
+            return Solved(found.points, found.chosen, least)
+        return _pick(task, problem, frontier(width), read, [])
     unlimited = Points(problem.unlimited(threads), read)
     if not unlimited:
         raise _unmet(inputs, {})
     best = unlimited[0]
     width = max(most, 0)
     if len(np.unique(limits)) > 1:
-        return _pick(task, problem, frontier(min(width, MAX_FRONTIER)), read, [])
+        return _pick(task, problem, frontier(min(width, task.most_graphs)), read, [])
     # More graphs than the best plan of all uses buy nothing.
     capped = min(width, best.graphs)
     if inputs.budget.graphs is None:
