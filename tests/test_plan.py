@@ -21,6 +21,7 @@ from specgrid import (
     ConfigError,
     Costs,
     Drafter,
+    DraftGraphs,
     GraphSet,
     ScheduleError,
     Workload,
@@ -56,32 +57,27 @@ def test_lora_cases_multiply_the_target_graphs(backend: Any) -> None:
     assert three.value.num_graphs == graphs.num_graphs
 
 
-@pytest.mark.parametrize(
-    ("drafter", "full", "entry", "small"),
-    [
-        (None, 3, 3, 0),
-        # First position once, whatever the LoRA cases; later ones once per K > 1.
-        (Drafter(), 4, 4, 2),
-        (Drafter(later_positions="per-step"), 4, 4, 1),
-        (Drafter(later_positions=None), 4, 4, 0),
-        (Drafter(first_position=False), 3, 3, 2),
-    ],
-)
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", ["autoregressive", "multi-module-mtp", "dflash"])
+@pytest.mark.parametrize("mode", ["FULL_AND_PIECEWISE", "FULL_DECODE_ONLY"])
+@pytest.mark.parametrize("rows", [None, [[1, 3, 3], [4, 6, 2], [7, 8, 0]]])
 def test_drafter_graphs_are_counted_as_vllm_captures_them(
-    backend: Any, drafter: Drafter | None, full: int, entry: int, small: int
+    backend: Any, rows: Any, mode: str, kind: Any, fused: bool
 ) -> None:
-    server = {**SERVER, "schedule": [[1, 3, 3], [4, 6, 2], [7, 8, 0]]}
-    value = evaluate_captures(
-        [4, 8, 16], LOAD, COSTS, **server, lora_cases=(0, 1, 2), drafter=drafter
-    )
-    graphs = GraphSet([4, 8, 16], **server)
-    num_full = graphs.count("FULL")
-    assert value.num_graphs == full * num_full + entry * 3 + small * 2
-    found = plan(Budget(graphs=200), **server, drafter=drafter, lora_cases=(0, 1, 2))
-    again = evaluate_captures(
-        found.sizes, LOAD, COSTS, **server, lora_cases=(0, 1, 2), drafter=drafter
-    )
-    assert found.value == again
+    """LoRA cases multiply the target's graphs and not the drafter's."""
+    server: dict[str, Any] = {**SERVER, "schedule": rows}
+    load = Workload({(4, 2): 3, (4, 3): 1})
+    more: dict[str, Any] = {
+        "mode": mode,
+        "lora_cases": (0, 1, 2),
+        "drafter": Drafter(kind, fused),
+    }
+    value = evaluate_captures([3, 8, 16], load, COSTS, **server, **more)
+    target = GraphSet([3, 8, 16], **server, mode=mode, lora_cases=(0, 1, 2))
+    drafts = DraftGraphs([3, 8, 16], **server, mode=mode, kind=kind, fused_decode=fused)
+    assert value.num_graphs == target.num_graphs + drafts.num_graphs
+    found = plan_captures(load, COSTS, **server, **more, budget=Budget(graphs=200))
+    assert found.value == evaluate_captures(found.sizes, load, COSTS, **server, **more)
 
 
 def test_a_static_k_of_one_drafts_no_later_positions(backend: Any) -> None:
@@ -437,7 +433,7 @@ def test_inputs_can_be_pickled() -> None:
         (lambda: Budget(bytes=math.nan), "nan bytes"),
         (lambda: Budget(seconds=-3), "-3 seconds"),
         (lambda: Budget(full_coverage="most"), "'most'"),  # type: ignore[arg-type]
-        (lambda: Drafter(later_positions="all"), "'all'"),  # type: ignore[arg-type]
+        (lambda: Drafter("all"), "'all'"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_parts_are_refused(make: Any, says: str) -> None:

@@ -80,7 +80,16 @@ class Limits:
             for k in sorted(set(row))
         ]
 
-    def graphs_each(self, dispatcher: str) -> tuple[int, int, int]:
+    def graphs_for_key(self, query_len: int) -> int:
+        """Graphs captured for a (query_len, num_reqs) of the direct dispatcher.
+
+        The drafter's later positions get one for every key that drafts them.
+        """
+        full, _, small = self.graphs_each
+        return full + (1 if small and query_len > 2 else 0)
+
+    @cached_property
+    def graphs_each(self) -> tuple[int, int, int]:
         """Graphs for a FULL size, for an entry, for an entry <= max_num_seqs."""
         cases = len(self.lora_cases)
         full, small = cases, 0
@@ -88,9 +97,9 @@ class Limits:
         if self.drafter is not None:
             ks = set() if self.lookup is None else {t.k for t in self.lookup.tiers()}
             small = self.drafter.graphs_per_small_size(self.num_speculative_tokens, ks)
-            if self.drafter.first_position:
-                full += 1
-                entry += 1 if entry else 0
+            full += 1
+            if entry and self.drafter.repeats_piecewise:
+                entry += 1
         return full, entry, small
 
 

@@ -97,7 +97,7 @@ class Task:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.sizes = candidate_sizes(inputs)
-        self.each = inputs.limits.graphs_each(inputs.dispatcher)
+        self.each = inputs.limits.graphs_each
         low = inputs.min_size
         self.bytes = inputs.graph_bytes
         self.pool = inputs.pool_bytes
@@ -229,8 +229,7 @@ class Task:
         """
         inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
         limits = inputs.limits
-        full, entry, _ = self.each
-        later = 1 if self._drafts_later() else 0
+        entry = self.each[1]
         full_time = scale.times(inputs.full_us)
         piecewise_time = scale.times(inputs.piecewise_us)
         decode_share = scale.shares(steps.decode_share)
@@ -279,7 +278,7 @@ class Task:
                 decode_eager[mine],
                 [n for p, n in inputs.forced_graphs if p == q],
                 max((n for p, n in inputs.required if p == q), default=0),
-                full + (later if q > 2 else 0),
+                limits.graphs_for_key(q),
             )
         if inputs.piecewise:
             marks = set(inputs.forced_sizes)
@@ -325,10 +324,6 @@ class Task:
             limits=_int64(heads),
         )
         return problem, names
-
-    def _drafts_later(self) -> bool:
-        drafter = self.inputs.limits.drafter
-        return drafter is not None and drafter.later_positions is not None
 
 
 class Points(Sequence[Solution]):

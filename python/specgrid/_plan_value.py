@@ -166,7 +166,7 @@ def captured(inputs: Inputs, captures: Captures) -> list[tuple[int, int]]:
         (num_tokens, number of graphs), in no particular order.
     """
     limits = inputs.limits
-    full, entry, small = limits.graphs_each(inputs.dispatcher)
+    full, entry, small = limits.graphs_each
     out: list[tuple[int, int]] = []
     if captures.graphs is None:
         made: set[tuple[int, int]] = set()
@@ -182,10 +182,7 @@ def captured(inputs: Inputs, captures: Captures) -> list[tuple[int, int]]:
                 out.append((size, small))
         out += [(rounded, full) for _, rounded in made]
     else:
-        later = limits.drafter is not None and limits.drafter.later_positions
-        out += [
-            (q * n, full + (1 if later and q > 2 else 0)) for q, n in captures.graphs
-        ]
+        out += [(q * n, limits.graphs_for_key(q)) for q, n in captures.graphs]
         out += [(size, entry) for size in captures.sizes]
     return [(size, number) for size, number in out if number]
 
