@@ -65,6 +65,7 @@ def test_no_list_of_sizes_is_better(case: Case, dispatcher: str, graphs: int) ->
 
 
 @given(cases(), shared)
+@settings(max_examples=60)
 def test_the_stated_value_is_what_dispatch_makes_of_it(
     case: Case, dispatcher: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_the_stated_value_is_what_dispatch_makes_of_it(
 
 
 @given(cases(), dispatchers)
+@settings(max_examples=60)
 def test_the_frontier_falls_and_stays_within_budget(
     case: Case, dispatcher: str
 ) -> None:
@@ -111,6 +113,7 @@ def test_the_frontier_falls_and_stays_within_budget(
 
 
 @given(cases(), dispatchers, st.floats(1e-6, 1e6))
+@settings(max_examples=60)
 def test_scaling_the_weights_changes_nothing(
     case: Case, dispatcher: str, factor: float
 ) -> None:
@@ -125,6 +128,7 @@ def test_scaling_the_weights_changes_nothing(
 
 
 @given(cases(), dispatchers, st.integers(0, 5000))
+@settings(max_examples=60)
 def test_a_constant_on_every_step_shifts_the_value_alone(
     case: Case, dispatcher: str, extra: int
 ) -> None:
@@ -141,6 +145,7 @@ def test_a_constant_on_every_step_shifts_the_value_alone(
 
 
 @given(cases(), dispatchers, st.randoms(use_true_random=False))
+@settings(max_examples=60)
 def test_order_and_empty_weights_change_nothing(
     case: Case, dispatcher: str, rng: random.Random
 ) -> None:
@@ -177,6 +182,7 @@ def test_order_and_empty_weights_change_nothing(
     st.integers(1, 300),
     st.booleans(),
 )
+@settings(max_examples=60)
 def test_bytes_and_seconds_stay_within_budget(
     case: Case, dispatcher: str, limit: int, slope: int, seconds: int, drafts: bool
 ) -> None:
@@ -209,6 +215,7 @@ def test_bytes_and_seconds_stay_within_budget(
 
 
 @given(cases(), dispatchers)
+@settings(max_examples=60)
 def test_full_coverage_covers(case: Case, dispatcher: str) -> None:
     for coverage in (True, "every-batch"):
         budget = Budget(graphs=60, full_coverage=coverage)
@@ -288,6 +295,7 @@ def test_both_back_ends_agree_on_prices_by_size(
 
 
 @given(cases(max_num_seqs=12, largest=40))
+@settings(max_examples=60)
 def test_hull_and_plain_recurrence_find_the_same_graphs(case: Case) -> None:
     limits = make_limits(
         case.server["max_num_seqs"],
