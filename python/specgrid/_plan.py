@@ -490,6 +490,7 @@ def evaluate_captures(
         dispatcher,
         limits,
         [*sizes, *keyed],
+        noun="capture",
     )
     return value(
         inputs,
@@ -515,13 +516,16 @@ def _split(
 
 
 def _check(inputs: Inputs, solution: Solution, captures: Captures) -> None:
-    """Refuses a plan whose value the dispatcher does not confirm."""
-    through_dispatcher = total_time(inputs, serve(inputs, captures))
-    if through_dispatcher != solution.time:
+    """Refuses a plan that the dispatcher does not confirm, time and count."""
+    confirmed = (
+        total_time(inputs, serve(inputs, captures)),
+        price(inputs, captures)[2],
+    )
+    if confirmed != (solution.time, solution.graphs):
         raise RuntimeError(
-            "the planner's value of its plan is not what dispatch makes of it "
-            f"({solution.time} against {through_dispatcher} for {captures}); this is "
-            "a defect in specgrid, please report it"
+            "the planner's (time, graphs) of its plan are not what dispatch makes of "
+            f"it: {(solution.time, solution.graphs)} against {confirmed} for "
+            f"{captures}; this is a defect in specgrid, please report it"
         )
 
 

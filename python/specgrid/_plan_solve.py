@@ -97,7 +97,7 @@ class Task:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.sizes = candidate_sizes(inputs)
-        self.each = inputs.limits.graphs_each(inputs.dispatcher)
+        self.each = inputs.limits.graphs_each
         low = inputs.min_size
         self.bytes = inputs.graph_bytes
         self.pool = inputs.pool_bytes
@@ -133,13 +133,45 @@ class Task:
 
     @property
     def most_graphs(self) -> int:
-        """More graphs than any direct plan needs; the frontier may stop there."""
-        limits, full = self.inputs.limits, max(self.each[0], 1) + 1
+        """As many graphs as any plan can have."""
+        limits, (full, entry, small) = self.inputs.limits, self.each
         reqs = sum(
             min(limits.max_num_seqs, self.inputs.max_size // q)
             for q, _, _ in limits.tiers
         )
-        return min((reqs + len(self.sizes)) * full, 4 * MAX_FRONTIER)
+        # With keyed graphs, one more for the drafter's later positions.
+        return reqs * (full + 1) + len(self.sizes) * (entry + small)
+
+    def best_conceivable(self) -> int:
+        """Time if every step had the graph that suits it best."""
+        inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
+        total = 0
+        for table, tokens, share, eager in (
+            (
+                inputs.full_us,
+                steps.decode_q * steps.decode_n,
+                steps.decode_share,
+                steps.decode_eager,
+            ),
+            (
+                inputs.piecewise_us,
+                steps.mixed_t,
+                steps.mixed_share,
+                steps.mixed_eager,
+            ),
+        ):
+            best = scale.times(eager)
+            if table is inputs.full_us or inputs.piecewise:
+                usable = table.copy()
+                usable[: inputs.min_size] = np.inf
+                above = np.minimum.accumulate(usable[::-1])[::-1]
+                above = np.where(np.isinf(above), above[inputs.min_size], above)
+                inside = tokens <= inputs.max_size
+                best[inside] = np.minimum(
+                    best[inside], scale.times(above[tokens[inside]])
+                )
+            total += int(np.dot(scale.shares(share), best))
+        return total
 
     # ---- the two forms ----------------------------------------------------------
 
@@ -197,8 +229,7 @@ class Task:
         """
         inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
         limits = inputs.limits
-        full, entry, _ = self.each
-        later = 1 if self._drafts_later() else 0
+        entry = self.each[1]
         full_time = scale.times(inputs.full_us)
         piecewise_time = scale.times(inputs.piecewise_us)
         decode_share = scale.shares(steps.decode_share)
@@ -247,7 +278,7 @@ class Task:
                 decode_eager[mine],
                 [n for p, n in inputs.forced_graphs if p == q],
                 max((n for p, n in inputs.required if p == q), default=0),
-                full + (later if q > 2 else 0),
+                limits.graphs_for_key(q),
             )
         if inputs.piecewise:
             marks = set(inputs.forced_sizes)
@@ -294,10 +325,6 @@ class Task:
         )
         return problem, names
 
-    def _drafts_later(self) -> bool:
-        drafter = self.inputs.limits.drafter
-        return drafter is not None and drafter.later_positions is not None
-
 
 class Points(Sequence[Solution]):
     """A back end's answer, its entries read when somebody asks for them."""
@@ -341,11 +368,11 @@ def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigEr
             "full_coverage=False"
         )
     given = ", ".join(
-        f"{getattr(inputs.budget, name):g} {name}"
+        f"{getattr(inputs.budget, name):.12g} {name}"
         for name in ("graphs", "bytes", "seconds")
         if getattr(inputs.budget, name) is not None
     )
-    needs = ", ".join(f"{value:.10g} {name}" for name, value in least.items())
+    needs = ", ".join(f"{value:.12g} {name}" for name, value in least.items())
     drop = ""
     if inputs.budget.full_coverage:
         drop = ", or pass full_coverage=False to leave wide batches without a graph"
@@ -418,14 +445,20 @@ def _solve_by_count(
     if most < 0:
         raise _unmet(inputs, _least_by_count(task, problem))
     if direct:
-        return _pick(task, problem, frontier(min(most, task.most_graphs)), read, [])
+        width = min(most, task.most_graphs)
+        if inputs.budget.graphs is None and width > 4 * MAX_FRONTIER:
+            # Solved up to there; what more graphs could gain is bounded.
+            found = _pick(task, problem, frontier(4 * MAX_FRONTIER), read, [])
+            least = min(found.bound, task.best_conceivable())
+            return Solved(found.points, found.chosen, least)
+        return _pick(task, problem, frontier(width), read, [])
     unlimited = Points(problem.unlimited(threads), read)
     if not unlimited:
         raise _unmet(inputs, {})
     best = unlimited[0]
     width = max(most, 0)
     if len(np.unique(limits)) > 1:
-        return _pick(task, problem, frontier(min(width, MAX_FRONTIER)), read, [])
+        return _pick(task, problem, frontier(min(width, task.most_graphs)), read, [])
     # More graphs than the best plan of all uses buy nothing.
     capped = min(width, best.graphs)
     if inputs.budget.graphs is None:

@@ -99,9 +99,9 @@ class SharedProblem:
         self._bytes: list[int] = graph_bytes.tolist() or none
         self._seconds: list[int] = graph_seconds.tolist() or none
         self._pool: list[int] = pool_bytes.tolist() or none
-        unlimited = [1 << 30] * len(self._sizes)
-        self._limits = dict(
-            zip(self._sizes, graph_limits.tolist() or unlimited, strict=True)
+        # By largest entry; the empty list has no limit.
+        self._limits: dict[int, int] = dict(
+            zip(self._sizes, graph_limits.tolist(), strict=False)
         )
 
     # ---- what two neighbouring entries settle -------------------------------------
@@ -195,7 +195,7 @@ class SharedProblem:
     # ---- solvers --------------------------------------------------------------------
 
     def _best_by_graphs(self, budget: int | None) -> dict[int, _List]:
-        """The best list for every exact number of graphs."""
+        """The best list for every exact number of graphs; None for no limit."""
         best: dict[int, _List] = {}
         for top, beyond in self._tops():
             # [largest entry so far][graphs used]
@@ -215,7 +215,7 @@ class SharedProblem:
                         if total not in here or new < here[total]:
                             here[total] = new
                 lists[b] = here
-            most = self._limits.get(top, 1 << 30)
+            most = _FAR if budget is None else self._limits.get(top, _FAR)
             for graphs, (time, number, entries) in lists.get(top, {}).items():
                 new = (time + beyond, number, entries)
                 if graphs <= most and (graphs not in best or new < best[graphs]):
