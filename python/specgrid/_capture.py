@@ -240,10 +240,7 @@ def capture_sizes(
     multiple = count("sequence_parallel_size", sequence_parallel_size)
     if rule not in tuple(RULES):  # a tuple, since anything may be asked for
         raise ConfigError(f"rule {rule!r:.40} is not known; use one of {list(RULES)}")
-    if (
-        not isinstance(performance_mode, str)
-        or performance_mode not in _PERFORMANCE_MODES
-    ):
+    if performance_mode not in _PERFORMANCE_MODES:
         raise ConfigError(
             f"performance_mode {performance_mode!r:.40} is not known; use one of "
             f"{list(_PERFORMANCE_MODES)}"
