@@ -663,7 +663,7 @@ def _step_array(name: str, values: npt.ArrayLike) -> Int64:
         if any(value is None for value in flat):
             raise ConfigError(f"{name} must be whole numbers, not {array.dtype}")
         array = np.array(flat, np.int64).reshape(array.shape)
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return array.astype(np.int64, order="C", copy=False)
 
 
 def _refuse(
