@@ -278,3 +278,18 @@ def test_batches_outside_the_server_are_refused() -> None:
     for batch in (0, 6):
         with pytest.raises(ConfigError, match="batch must be between 1 and 5"):
             coverage[batch]
+
+
+def test_one_token_arrivals_reach_the_widest_step_without_drafts() -> None:
+    """A prefix hit with one token to prefill runs as a decode (vLLM 0.33.0)."""
+    graphs = GraphSet(
+        [1, 2, 4, 8, 16],
+        max_num_seqs=16,
+        num_speculative_tokens=3,
+        schedule=[(1, 4, 0), (5, 16, 3)],
+        policy="reachable",
+    )
+    singles = [g.num_reqs for g in graphs.graphs("FULL") if g.query_len == 1]
+    assert singles == [16, 4, 2, 1]
+    assert graphs.explain(9, 1).graph[1:4] == (16, 16, 1)
+    assert graphs.coverage().unreachable == []

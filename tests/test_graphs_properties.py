@@ -99,6 +99,11 @@ def test_every_kept_graph_serves_a_batch_or_what_is_left_of_one(
             )
             if batch >= lo or graph.num_reqs == widest < hi:
                 serving.add(graph)
+    if 1 in graphs.query_lens:  # one-token arrivals widen steps without drafts
+        limit = server["max_num_seqs"]
+        ones = [g for g in graphs.graphs("FULL") if g.query_len == 1]
+        serving.add(graphs.explain(limit, 1).graph)
+        serving.update(ones[:1] if (ones and (ones[0].num_reqs or 0) < limit) else [])
     assert set(graphs.graphs("FULL")) <= serving
 
 
@@ -130,8 +135,10 @@ def test_every_uniform_decode_step_of_a_servers_life_finds_its_graph(
             query_len = None
             running = walk.randint(1, limit)
             continue
-        # Requests that arrive are prefilled: such a step is not uniform.
-        if query_len is not None and arrivals == 0:
+        # Requests that arrive are prefilled, and the step is not uniform, unless
+        # all have one token to prefill and no other request carries drafts.
+        joins = query_len == 1 and walk.random() < 0.5
+        if query_len is not None and (arrivals == 0 or joins):
             served = graphs.explain(scheduled, query_len).graph
             assert (served.mode == "FULL") == (scheduled <= captured[0][query_len])
             # Nor would any graph that vLLM captures have served it otherwise.
