@@ -17,6 +17,7 @@ Dispatcher::Dispatcher(const GraphConfig& config, bool clamp_loras)
     : graphs_(build_graphs(config)),
       policy_(config.policy),
       max_num_seqs_(config.max_num_seqs),
+      decode_query_len_(config.decode_query_len),
       num_ubatches_(config.num_ubatches),
       clamp_loras_(clamp_loras),
       lora_cases_(config.lora_cases.begin(), config.lora_cases.end()) {
@@ -219,7 +220,12 @@ std::vector<std::uint8_t> Dispatcher::used_shapes(
       const Ladder* ladder = ladder_of(*bank, run.query_len);
       if (ladder == nullptr) continue;
       mark_used(*ladder, run, used);
-      if (run.batch_hi > shape_of(ladder->shapes.back()).num_reqs) {
+      const std::int64_t widest = widest_step(run.query_len, decode_query_len_,
+                                              run.batch_hi, max_num_seqs_);
+      if (widest > run.batch_hi) {
+        mark_used(*ladder, {run.query_len, widest, widest}, used);
+      }
+      if (widest > shape_of(ladder->shapes.back()).num_reqs) {
         used[static_cast<std::size_t>(ladder->shapes.back())] = 1;
       }
     }

@@ -97,8 +97,8 @@ class Dispatcher {
   // The LoRA case an active count runs at; the count itself when no case fits.
   [[nodiscard]] std::int64_t effective_loras(std::int64_t active) const;
 
-  // Marks, by shape, the graphs some diagonal batch uses, and those a tier
-  // keeps for batches that shrank below it (see docs/reachability.md). Mixed
+  // Marks, by shape, the graphs some diagonal batch uses, and the one of each
+  // query length that its widest step needs (see docs/reachability.md). Mixed
   // graphs count as used: any mixed step may need them. O(shapes + runs).
   [[nodiscard]] std::vector<std::uint8_t> used_shapes(
       std::span<const DiagonalRun> diagonal) const;
@@ -209,6 +209,7 @@ class Dispatcher {
   GraphShapes graphs_;
   GraphPolicy policy_;
   std::int64_t max_num_seqs_;
+  std::int64_t decode_query_len_;
   std::int64_t num_ubatches_;
   bool clamp_loras_;
   std::vector<std::int64_t> lora_cases_;

@@ -112,10 +112,12 @@ void sort_largest_first(std::vector<GraphShape>& shapes) {
 }
 
 // Marks what one query length's ladder (requests, ascending) needs so that
-// each of its batches is served as if the whole ladder were there.
-void mark_needed(std::span<const std::int32_t> ladder,
+// each of its batches is served as if the whole ladder were there, and every
+// narrower or wider step it can see finds a graph where the ladder has one.
+void mark_needed(const GraphConfig& config,
+                 std::span<const std::int32_t> ladder,
                  std::span<const DiagonalRun> runs, std::vector<bool>& needed) {
-  if (ladder.empty()) return;
+  if (ladder.empty() || runs.empty()) return;
   std::int64_t widest = 0;
   for (const DiagonalRun& run : runs) {
     widest = std::max(widest, run.batch_hi);
@@ -126,9 +128,12 @@ void mark_needed(std::span<const std::int32_t> ladder,
       served = *at;
     }
   }
-  // A tier whose widest batches no graph can hold still shrinks below the
-  // largest graph when requests finish: that graph serves what is left.
-  if (widest > ladder.back()) needed.back() = true;
+  // A graph that holds the widest step holds every narrower one. Where none
+  // can, the largest serves what is left when requests finish.
+  widest = widest_step(runs[0].query_len, config.decode_query_len, widest,
+                       config.max_num_seqs);
+  const auto at = std::lower_bound(ladder.begin(), ladder.end() - 1, widest);
+  needed[static_cast<std::size_t>(at - ladder.begin())] = true;
 }
 
 // Drops uniform decode graphs no step of the schedule replays. `shapes` are
@@ -156,7 +161,7 @@ void keep_reachable(const GraphConfig& config,
   std::vector<std::vector<bool>> needed(lens.size());
   for (std::size_t row = 0; row < lens.size(); ++row) {
     needed[row].resize(ladders[row].size());
-    mark_needed(ladders[row], runs[row], needed[row]);
+    mark_needed(config, ladders[row], runs[row], needed[row]);
   }
   std::erase_if(shapes, [&](const GraphShape& shape) {
     const std::size_t row = row_of(shape.query_len);

@@ -76,6 +76,17 @@ struct GraphShapes {
   }
 };
 
+// The widest uniform step of a query length whose widest scheduled batch is
+// given. A request that arrives with one token left to prefill runs as a decode
+// of one token; where a server that drafts schedules no drafts (query length
+// 1), such requests widen uniform steps up to max_num_seqs.
+[[nodiscard]] inline std::int64_t widest_step(std::int64_t query_len,
+                                              std::int64_t decode_query_len,
+                                              std::int64_t widest_batch,
+                                              std::int64_t max_num_seqs) {
+  return query_len == 1 && decode_query_len > 1 ? max_num_seqs : widest_batch;
+}
+
 // Linear in the shapes: O(sizes x query lengths).
 [[nodiscard]] GraphShapes build_graphs(const GraphConfig& config);
 

@@ -224,8 +224,8 @@ class Coverage:
 
     @cached_property
     def _used(self) -> list[bool]:
-        reach = self.graph_set._reach_array()
-        used: list[bool] = self.graph_set._table.used(reach).tolist()
+        runs = np.array(self.graph_set.diagonal_runs, np.int64).ravel()
+        used: list[bool] = self.graph_set._table.used(runs).tolist()
         return used
 
     # ---- padding -----------------------------------------------------------------

@@ -264,7 +264,7 @@ class GraphSet:
             array,
             np.array(self.query_lens, np.int64),
             np.array(self.lora_cases, np.int64),
-            self._reach_array(),
+            np.array(self._runs, np.int64).ravel(),
             np.array(limits, np.int64),
             decode_mode,
             mixed_mode,
@@ -316,19 +316,6 @@ class GraphSet:
                 else:
                     spans.append((lo, hi))
         return [(q, lo, hi) for q in sorted(runs) for lo, hi in runs[q]]
-
-    def _reach_array(self) -> Int64:
-        """The diagonal, flat, and the one batch beyond it that needs a graph.
-
-        A request that arrives with a single token left to prefill runs as a
-        decode of one token. Where the schedule drafts nothing, such requests
-        widen a uniform step of query length 1 up to max_num_seqs.
-        """
-        runs = list(self._runs)
-        widest = max((hi for q, _, hi in runs if q == 1), default=None)
-        if widest is not None and widest < self.max_num_seqs:
-            runs.append((1, self.max_num_seqs, self.max_num_seqs))
-        return np.array(runs, np.int64).ravel()
 
     # ---- what is captured --------------------------------------------------------
 
