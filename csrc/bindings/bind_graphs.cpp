@@ -50,6 +50,9 @@ std::shared_ptr<GraphTable> make_table(
   if (limit.size() != 6) throw py::value_error("limits must be six numbers");
   require_counts(limit.first(3), 1, false, "limits out of range");
   require_counts(limit.subspan(3), 0, false, "limits out of range");
+  if (limit[4] < 1 || limit[4] > 32767) {
+    throw py::value_error("num_ubatches out of range");
+  }
   require_counts(span_of(sizes), 1, true, "sizes must be ascending counts");
   require_counts(span_of(query_lens), 1, true,
                  "query_lens must be ascending counts");
@@ -61,8 +64,8 @@ std::shared_ptr<GraphTable> make_table(
                            .max_num_seqs = limit[0],
                            .max_size = limit[1],
                            .decode_query_len = limit[2],
-                           .decode_mode = GraphMode{decode_mode},
-                           .mixed_mode = GraphMode{mixed_mode},
+                           .decode_mode = static_cast<GraphMode>(decode_mode),
+                           .mixed_mode = static_cast<GraphMode>(mixed_mode),
                            .mixed_max_tokens = limit[3],
                            .varlen_decode = varlen_decode,
                            .num_ubatches = limit[4],
@@ -83,10 +86,12 @@ py::tuple columns(const GraphTable& table) {
     data[i] = out[i].mutable_data();
   }
   const auto loras = table.lora_cases();
-  for (const GraphShape& shape : table.graphs().shapes) {
+  const GraphShapes& graphs = table.graphs();
+  for (std::size_t i = 0; i < graphs.shapes.size(); ++i) {
+    const GraphShape& shape = graphs.shapes[i];
     for (std::size_t lora = 0; lora < loras.size(); ++lora) {
-      const std::int64_t at =
-          shape.first + static_cast<std::int64_t>(lora) * shape.stride;
+      const std::int64_t at = graphs.index_of(static_cast<std::int32_t>(i),
+                                              static_cast<std::int64_t>(lora));
       data[0][at] = static_cast<std::int64_t>(shape.mode);
       data[1][at] = shape.num_tokens;
       data[2][at] = shape.num_reqs;
@@ -175,8 +180,7 @@ py::array_t<bool> used(const GraphTable& table, const Int64Array& diagonal) {
   bool* const data = out.mutable_data();
   for (std::size_t i = 0; i < graphs.shapes.size(); ++i) {
     for (std::int64_t lora = 0; lora < graphs.num_lora_cases; ++lora) {
-      data[graphs.shapes[i].first + lora * graphs.shapes[i].stride] =
-          marks[i] != 0;
+      data[graphs.index_of(static_cast<std::int32_t>(i), lora)] = marks[i] != 0;
     }
   }
   return out;

@@ -82,7 +82,7 @@ class Dispatcher {
     std::int32_t shape = kUnknown;
     if (step.num_ubatches == 1) shape = answers_.find(step);
     if (shape == kUnknown) shape = search(step);
-    return shape < 0 ? -1 : index_of(shape, lora);
+    return shape < 0 ? -1 : graphs_.index_of(shape, lora);
   }
 
   [[nodiscard]] Served explain(const Step& step) const;
@@ -175,12 +175,6 @@ class Dispatcher {
   [[nodiscard]] bool is_nearest(std::int32_t shape, std::int64_t tokens) const {
     return policy_ != GraphPolicy::kVllm033 ||
            level_below_[static_cast<std::size_t>(shape)] < tokens;
-  }
-
-  [[nodiscard]] std::int64_t index_of(std::int32_t shape,
-                                      std::int64_t lora) const {
-    if (lora == 0) return shape_of(shape).first;
-    return shape_of(shape).first + lora * shape_of(shape).stride;
   }
 
   // Position of the LoRA case that serves an active count, or -1.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace specgrid {
 namespace {
@@ -25,52 +26,62 @@ void add_with_twin(const GraphConfig& config, const GraphShape& shape,
   if (shape.query_len != 0 && shape.query_len != query_len) return;
   GraphShape twin = shape;
   twin.query_len = query_len;
-  twin.num_ubatches = narrow(config.num_ubatches);
+  twin.num_ubatches = static_cast<std::int16_t>(config.num_ubatches);
   out.push_back(twin);
 }
 
-// Sizes ascend, so each query length's rounded sizes ascend too: a duplicate
-// can only equal the last one, and no search is needed.
+// Sizes ascend, so each query length's rounded sizes ascend too: a size that
+// the last one holds is a duplicate, the next step is one request further, and
+// only a wider gap needs a division.
 class UniformShapes {
  public:
-  explicit UniformShapes(const GraphConfig& config)
-      : config_(config),
-        last_(config.query_lens.size(), 0),
-        limit_(std::min(config.max_size,
-                        config.max_num_seqs * config.decode_query_len)) {}
+  explicit UniformShapes(const GraphConfig& config) : config_(config) {
+    const std::int64_t most = config.max_num_seqs * config.decode_query_len;
+    const std::int64_t limit = std::min(config.max_size, most);
+    for (const std::int64_t query_len : config.query_lens) {
+      lengths_.push_back(
+          {.query_len = query_len,
+           .most_reqs = std::min(limit / query_len, config.max_num_seqs)});
+    }
+  }
 
   void add(std::int64_t size, std::vector<GraphShape>& out) {
-    for (std::size_t i = 0; i < last_.size(); ++i) {
-      const std::int64_t query_len = config_.query_lens[i];
-      const std::int64_t reqs = (size + query_len - 1) / query_len;
-      const std::int64_t tokens = reqs * query_len;
-      if (tokens > limit_ || reqs > config_.max_num_seqs) continue;
-      if (tokens == last_[i]) continue;
-      last_[i] = tokens;
+    for (Length& length : lengths_) {
+      const std::int64_t q = length.query_len;
+      const std::int64_t gap = size - length.last_reqs * q;
+      if (gap <= 0) continue;
+      const std::int64_t reqs =
+          length.last_reqs + (gap <= q ? 1 : (gap + q - 1) / q);
+      if (reqs > length.most_reqs) continue;
+      length.last_reqs = reqs;
       add_with_twin(config_,
-                    {.mode = config_.decode_mode,
-                     .num_tokens = narrow(tokens),
+                    {.num_tokens = narrow(reqs * q),
                      .num_reqs = narrow(reqs),
-                     .query_len = narrow(query_len),
-                     .source = narrow(size)},
+                     .query_len = narrow(q),
+                     .source = narrow(size),
+                     .mode = config_.decode_mode},
                     out);
     }
   }
 
  private:
+  struct Length {
+    std::int64_t query_len;
+    std::int64_t most_reqs;
+    std::int64_t last_reqs = 0;
+  };
   const GraphConfig& config_;
-  std::vector<std::int64_t> last_;  // last rounded size per query length
-  std::int64_t limit_;
+  std::vector<Length> lengths_;
 };
 
 void add_varlen(const GraphConfig& config, std::int64_t size,
                 std::vector<GraphShape>& out) {
   if (size > config.max_num_seqs * config.decode_query_len) return;
-  out.push_back({.mode = config.decode_mode,
-                 .num_tokens = narrow(size),
+  out.push_back({.num_tokens = narrow(size),
                  .num_reqs = narrow(std::min(size, config.max_num_seqs)),
                  .max_query_len = narrow(config.decode_query_len),
-                 .source = narrow(size)});
+                 .source = narrow(size),
+                 .mode = config.decode_mode});
 }
 
 void add_mixed(const GraphConfig& config, std::int64_t size,
@@ -79,22 +90,24 @@ void add_mixed(const GraphConfig& config, std::int64_t size,
   const bool full = config.mixed_mode == GraphMode::kFull;
   add_with_twin(
       config,
-      {.mode = config.mixed_mode,
-       .num_tokens = narrow(size),
+      {.num_tokens = narrow(size),
        .num_reqs = full ? narrow(std::min(size, config.max_num_seqs)) : 0,
-       .source = narrow(size)},
+       .source = narrow(size),
+       .mode = config.mixed_mode},
       out);
 }
 
 // Stable radix sort by tokens, largest first.
-void sort_largest_first(std::vector<GraphShape>& shapes) {
+void sort_largest_first(std::span<GraphShape> shapes) {
   constexpr int kDigitBits = 11;
   constexpr std::uint32_t kDigits = 1U << kDigitBits;
   std::uint32_t largest = 0;
   for (const GraphShape& shape : shapes) {
     largest = std::max(largest, static_cast<std::uint32_t>(shape.num_tokens));
   }
-  std::vector<GraphShape> sorted(shapes.size());
+  std::vector<GraphShape> scratch(shapes.size());
+  std::span<GraphShape> from = shapes;
+  std::span<GraphShape> to = scratch;
   for (int shift = 0; shift < 32 && (largest >> shift) != 0;
        shift += kDigitBits) {
     const auto digit = [shift](const GraphShape& shape) {
@@ -102,13 +115,12 @@ void sort_largest_first(std::vector<GraphShape>& shapes) {
       return kDigits - 1 - ((tokens >> shift) & (kDigits - 1));
     };
     std::array<std::size_t, kDigits + 1> starts{};
-    for (const GraphShape& shape : shapes) ++starts[digit(shape) + 1];
+    for (const GraphShape& shape : from) ++starts[digit(shape) + 1];
     for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const GraphShape& shape : shapes) {
-      sorted[starts[digit(shape)]++] = shape;
-    }
-    shapes.swap(sorted);
+    for (const GraphShape& shape : from) to[starts[digit(shape)]++] = shape;
+    std::swap(from, to);
   }
+  if (from.data() != shapes.data()) std::ranges::copy(from, shapes.begin());
 }
 
 // Marks what one query length's ladder (requests, ascending) needs so that
@@ -136,10 +148,11 @@ void mark_needed(const GraphConfig& config,
   needed[static_cast<std::size_t>(at - ladder.begin())] = true;
 }
 
-// Drops uniform decode graphs no step of the schedule replays. `shapes` are
-// sorted largest first; twins follow the shape they belong to.
-void keep_reachable(const GraphConfig& config,
-                    std::vector<GraphShape>& shapes) {
+// Drops uniform decode graphs no step of the schedule replays. Those from
+// `first` on are sorted largest first.
+void keep_reachable(const GraphConfig& config, std::size_t first,
+                    std::vector<GraphShape>& all) {
+  const auto shapes = std::span(all).subspan(first);
   const auto lens = config.query_lens;
   const auto row_of = [lens](std::int64_t query_len) {
     return static_cast<std::size_t>(
@@ -163,72 +176,70 @@ void keep_reachable(const GraphConfig& config,
     needed[row].resize(ladders[row].size());
     mark_needed(config, ladders[row], runs[row], needed[row]);
   }
-  std::erase_if(shapes, [&](const GraphShape& shape) {
+  const auto idle = [&](const GraphShape& shape) {
     const std::size_t row = row_of(shape.query_len);
     const auto& ladder = ladders[row];
     const auto at =
         std::lower_bound(ladder.begin(), ladder.end(), shape.num_reqs);
     return !needed[row][static_cast<std::size_t>(at - ladder.begin())];
-  });
+  };
+  all.erase(std::remove_if(all.begin() + static_cast<std::ptrdiff_t>(first),
+                           all.end(), idle),
+            all.end());
 }
 
 // vLLM lists, for one size, all query lengths of one LoRA case before the next
 // case, and keeps that order among equal token counts. So shapes of equal
 // tokens and equal source form a block that is repeated per LoRA case.
-std::int64_t number_blocks(std::span<GraphShape> shapes, std::int64_t next,
-                           std::int64_t num_lora_cases) {
+void number_blocks(GraphShapes& graphs) {
+  const auto& shapes = graphs.shapes;
+  graphs.firsts.resize(shapes.size());
+  graphs.strides.resize(shapes.size());
   for (std::size_t begin = 0; begin < shapes.size();) {
     std::size_t end = begin;
-    while (end < shapes.size() &&
+    while (end < shapes.size() && shapes[end].mode == shapes[begin].mode &&
            shapes[end].num_tokens == shapes[begin].num_tokens &&
            shapes[end].source == shapes[begin].source) {
       ++end;
     }
-    const auto width = static_cast<std::int64_t>(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
-      shapes[i].first = next + static_cast<std::int64_t>(i - begin);
-      shapes[i].stride = width;
+      graphs.firsts[i] =
+          static_cast<std::int64_t>(begin) * graphs.num_lora_cases +
+          static_cast<std::int64_t>(i - begin);
+      graphs.strides[i] = static_cast<std::int32_t>(end - begin);
     }
-    next += width * num_lora_cases;
     begin = end;
   }
-  return next;
 }
 
 }  // namespace
 
 GraphShapes build_graphs(const GraphConfig& config) {
-  std::vector<GraphShape> full;
-  std::vector<GraphShape> piecewise;
-  const bool uniform =
-      config.decode_mode != GraphMode::kNone && !config.varlen_decode;
-  if (uniform) full.reserve(config.sizes.size() * config.query_lens.size());
+  const bool decodes = config.decode_mode != GraphMode::kNone;
+  const bool uniform = decodes && !config.varlen_decode;
+  GraphShapes result;
+  result.num_lora_cases = static_cast<std::int64_t>(config.lora_cases.size());
+  auto& shapes = result.shapes;
+  shapes.reserve(config.sizes.size() *
+                 (1 + (uniform ? config.query_lens.size() : 1)));
+  if (config.mixed_mode == GraphMode::kPiecewise) {
+    for (auto size = config.sizes.rbegin(); size != config.sizes.rend();
+         ++size) {
+      add_mixed(config, *size, shapes);
+    }
+  }
+  result.num_piecewise = shapes.size();
   UniformShapes uniform_shapes(config);
   for (const std::int64_t size : config.sizes) {
-    if (uniform) {
-      uniform_shapes.add(size, full);
-    } else if (config.decode_mode != GraphMode::kNone) {
-      add_varlen(config, size, full);
-    }
-    if (config.mixed_mode == GraphMode::kFull) add_mixed(config, size, full);
-    if (config.mixed_mode == GraphMode::kPiecewise) {
-      add_mixed(config, size, piecewise);
-    }
+    if (uniform) uniform_shapes.add(size, shapes);
+    if (decodes && config.varlen_decode) add_varlen(config, size, shapes);
+    if (config.mixed_mode == GraphMode::kFull) add_mixed(config, size, shapes);
   }
-  std::reverse(piecewise.begin(), piecewise.end());
-  sort_largest_first(full);
+  sort_largest_first(std::span(shapes).subspan(result.num_piecewise));
   if (uniform && config.policy == GraphPolicy::kReachable) {
-    keep_reachable(config, full);
+    keep_reachable(config, result.num_piecewise, shapes);
   }
-  GraphShapes result;
-  result.num_piecewise = piecewise.size();
-  result.num_lora_cases = static_cast<std::int64_t>(config.lora_cases.size());
-  result.shapes = std::move(piecewise);
-  result.shapes.insert(result.shapes.end(), full.begin(), full.end());
-  const std::span<GraphShape> all(result.shapes);
-  const std::int64_t next =
-      number_blocks(all.first(result.num_piecewise), 0, result.num_lora_cases);
-  number_blocks(all.subspan(result.num_piecewise), next, result.num_lora_cases);
+  if (result.num_lora_cases > 1) number_blocks(result);
   return result;
 }
 

@@ -11,7 +11,7 @@
 namespace specgrid {
 
 // Numbers shared with the Python tables of mode and policy names.
-enum class GraphMode : std::int32_t { kNone = 0, kPiecewise = 1, kFull = 2 };
+enum class GraphMode : std::int8_t { kNone = 0, kPiecewise = 1, kFull = 2 };
 
 enum class GraphPolicy : std::int32_t {
   kVllm033 = 0,         // one ladder of FULL sizes for all query lengths
@@ -50,29 +50,39 @@ struct GraphConfig {
   std::span<const DiagonalRun> diagonal;  // read by kReachable alone
 };
 
-// A graph without its LoRA case. The graph of the j-th LoRA case has index
-// first + j * stride in capture order, so no array grows with LoRA cases.
+// A graph without its LoRA case. Kept small: there is one per size and query
+// length, and reading them is most of what building them costs.
 struct GraphShape {
-  GraphMode mode = GraphMode::kNone;
   std::int32_t num_tokens = 0;
   std::int32_t num_reqs = 0;       // 0: any number
   std::int32_t query_len = 0;      // 0: any
   std::int32_t max_query_len = 0;  // 0: not bounded
-  std::int32_t num_ubatches = 1;
-  std::int32_t source = 0;  // the capture size that asked for it
-  std::int64_t first = 0;
-  std::int64_t stride = 1;
+  std::int32_t source = 0;         // the capture size that asked for it
+  std::int16_t num_ubatches = 1;
+  GraphMode mode = GraphMode::kNone;
 };
 
-// PIECEWISE shapes first, then FULL, each largest first: the order in which
-// vLLM captures them.
+// Shapes in the order in which vLLM captures them, PIECEWISE first, then FULL,
+// each largest first, and where the graphs of each LoRA case stand among them.
 struct GraphShapes {
   std::vector<GraphShape> shapes;
   std::size_t num_piecewise = 0;
   std::int64_t num_lora_cases = 1;
+  // By shape: the index of its first LoRA case's graph, and the distance to the
+  // next case's. Empty with one LoRA case, when a graph's index is its shape.
+  std::vector<std::int64_t> firsts;
+  std::vector<std::int32_t> strides;
 
   [[nodiscard]] std::int64_t num_graphs() const {
     return static_cast<std::int64_t>(shapes.size()) * num_lora_cases;
+  }
+
+  // Index, in capture order, of a shape's graph for a LoRA case (a position).
+  [[nodiscard]] std::int64_t index_of(std::int32_t shape,
+                                      std::int64_t lora) const {
+    if (firsts.empty()) return shape;
+    const auto at = static_cast<std::size_t>(shape);
+    return firsts[at] + lora * strides[at];
   }
 };
 

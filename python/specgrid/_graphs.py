@@ -249,7 +249,7 @@ class GraphSet:
         self._size_array = array
         self._runs = self._diagonal_runs()
         self.query_lens = tuple(sorted({run[0] for run in self._runs}))
-        self.num_ubatches = count("num_ubatches", num_ubatches)
+        self.num_ubatches = count("num_ubatches", num_ubatches, 1, 2**15 - 1)
         decode_mode, mixed_mode = _ROUTINES[self.mode]
         most = min(self.max_num_seqs * self.decode_query_len, MAX_COUNT)
         limits = (
