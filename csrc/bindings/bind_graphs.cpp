@@ -14,20 +14,8 @@
 namespace specgrid {
 namespace {
 
-// Owns the lists its dispatcher was built from only while building.
+// The name both back ends share.
 using GraphTable = Dispatcher;
-
-std::vector<DiagonalRun> runs_from(const Int64Array& flat) {
-  const auto values = span_of(flat);
-  if (values.size() % 3 != 0) {
-    throw py::value_error("diagonal must hold three numbers a run");
-  }
-  std::vector<DiagonalRun> runs;
-  for (std::size_t i = 0; i < values.size(); i += 3) {
-    runs.push_back({values[i], values[i + 1], values[i + 2]});
-  }
-  return runs;
-}
 
 void require_counts(std::span<const std::int64_t> values, std::int64_t least,
                     bool ascending, const char* what) {
@@ -37,6 +25,19 @@ void require_counts(std::span<const std::int64_t> values, std::int64_t least,
       throw py::value_error(what);
     }
   }
+}
+
+std::vector<DiagonalRun> runs_from(const Int64Array& flat) {
+  const auto values = span_of(flat);
+  if (values.size() % 3 != 0) {
+    throw py::value_error("diagonal must hold three numbers a run");
+  }
+  require_counts(values, 1, false, "diagonal out of range");
+  std::vector<DiagonalRun> runs;
+  for (std::size_t i = 0; i < values.size(); i += 3) {
+    runs.push_back({values[i], values[i + 1], values[i + 2]});
+  }
+  return runs;
 }
 
 // `limits`: max_num_seqs, max_size, decode_query_len, mixed_max_tokens,
@@ -57,6 +58,11 @@ std::shared_ptr<GraphTable> make_table(
   require_counts(span_of(query_lens), 1, true,
                  "query_lens must be ascending counts");
   require_counts(span_of(lora_cases), 0, false, "lora_cases out of range");
+  for (const std::int32_t number : {decode_mode, mixed_mode, policy}) {
+    if (number < 0 || number > 2) {
+      throw py::value_error("mode or policy out of range");
+    }
+  }
   const std::vector<DiagonalRun> runs = runs_from(diagonal);
   const GraphConfig config{.sizes = span_of(sizes),
                            .query_lens = span_of(query_lens),
@@ -154,6 +160,11 @@ py::tuple explain_many(const GraphTable& table, const Int64Array& num_reqs,
   std::int64_t* const hidden_out = hidden_by.mutable_data();
   const auto reqs = span_of(num_reqs);
   const auto lens = span_of(query_len);
+  require_counts(reqs, 0, false, "num_reqs out of range");
+  require_counts(lens, 1, false, "query_len out of range");
+  if (num_active_loras < 0) {
+    throw py::value_error("num_active_loras out of range");
+  }
   {
     const py::gil_scoped_release release;
     for (std::size_t i = 0; i < count; ++i) {

@@ -31,6 +31,9 @@ Mode: TypeAlias = Literal[
 ]
 Int64: TypeAlias = npt.NDArray[np.int64]
 
+# Most graphs of one LoRA case; far above what a GPU can hold.
+MAX_SHAPES = 2**26
+
 # Numbers shared with `enum class GraphPolicy` in csrc/core/graphs.hpp.
 POLICIES: dict[str, int] = {"vllm-0.33": 0, "per-query-length": 1, "reachable": 2}
 # Numbers shared with `enum class GraphMode`.
@@ -249,6 +252,11 @@ class GraphSet:
         self._size_array = array
         self._runs = self._diagonal_runs()
         self.query_lens = tuple(sorted({run[0] for run in self._runs}))
+        if len(array) * len(self.query_lens) > MAX_SHAPES:
+            raise ConfigError(
+                f"{len(array)} sizes x {len(self.query_lens)} query lengths are more "
+                f"than {MAX_SHAPES} graphs; use fewer sizes"
+            )
         self.num_ubatches = count("num_ubatches", num_ubatches, 1, 2**15 - 1)
         decode_mode, mixed_mode = _ROUTINES[self.mode]
         most = min(self.max_num_seqs * self.decode_query_len, MAX_COUNT)
