@@ -1,7 +1,7 @@
 #include "core/graphs.hpp"
 
 #include <algorithm>
-#include <array>
+#include <queue>
 #include <utility>
 
 namespace specgrid {
@@ -30,49 +30,73 @@ void add_with_twin(const GraphConfig& config, const GraphShape& shape,
   out.push_back(twin);
 }
 
-// Sizes ascend, so each query length's rounded sizes ascend too: a size that
-// the last one holds is a duplicate, the next step is one request further, and
-// only a wider gap needs a division.
-class UniformShapes {
- public:
-  explicit UniformShapes(const GraphConfig& config) : config_(config) {
-    const std::int64_t most = config.max_num_seqs * config.decode_query_len;
-    const std::int64_t limit = std::min(config.max_size, most);
-    for (const std::int64_t query_len : config.query_lens) {
-      lengths_.push_back(
-          {.query_len = query_len,
-           .most_reqs = std::min(limit / query_len, config.max_num_seqs)});
-    }
-  }
-
-  void add(std::int64_t size, std::vector<GraphShape>& out) {
-    for (Length& length : lengths_) {
-      const std::int64_t q = length.query_len;
-      const std::int64_t gap = size - length.last_reqs * q;
-      if (gap <= 0) continue;
-      const std::int64_t reqs =
-          length.last_reqs + (gap <= q ? 1 : (gap + q - 1) / q);
-      if (reqs > length.most_reqs) continue;
-      length.last_reqs = reqs;
-      add_with_twin(config_,
-                    {.num_tokens = narrow(reqs * q),
-                     .num_reqs = narrow(reqs),
-                     .query_len = narrow(q),
-                     .source = narrow(size),
-                     .mode = config_.decode_mode},
-                    out);
-    }
-  }
-
- private:
-  struct Length {
-    std::int64_t query_len;
-    std::int64_t most_reqs;
-    std::int64_t last_reqs = 0;
-  };
-  const GraphConfig& config_;
-  std::vector<Length> lengths_;
+// A capture size rounded up to whole requests of one query length.
+struct Rounded {
+  std::int32_t reqs;
+  std::int32_t source;  // the size
 };
+
+// All of one query length, ascending. Sizes ascend, so a size that the last
+// one holds is a duplicate, the next step is one request further, and only a
+// wider gap needs a division.
+std::vector<Rounded> round_sizes(const GraphConfig& config,
+                                 std::int64_t query_len) {
+  const std::int64_t most_tokens =
+      std::min(config.max_size, config.max_num_seqs * config.decode_query_len);
+  const std::int64_t most_reqs =
+      std::min(most_tokens / query_len, config.max_num_seqs);
+  std::vector<Rounded> rounded;
+  std::int64_t last = 0;
+  for (const std::int64_t size : config.sizes) {
+    const std::int64_t gap = size - last * query_len;
+    if (gap <= 0) continue;
+    last += gap <= query_len ? 1 : (gap + query_len - 1) / query_len;
+    if (last > most_reqs) break;
+    rounded.push_back({narrow(last), narrow(size)});
+  }
+  return rounded;
+}
+
+// Uniform decode shapes, largest first. vLLM lists them size by size and sorts
+// them by tokens alone: among equal ones the smaller size comes first, then
+// the shorter query length. A merge of one list per query length gives that.
+void add_uniform(const GraphConfig& config, std::vector<GraphShape>& out) {
+  std::vector<std::vector<Rounded>> lists;
+  // What comes out first is largest: tokens, then the complements of the size
+  // and of the list.
+  using Head = std::pair<std::uint64_t, std::uint32_t>;
+  std::priority_queue<Head> heads;
+  std::size_t total = 0;
+  const auto offer = [&](std::uint32_t list) {
+    if (lists[list].empty()) return;
+    const Rounded last = lists[list].back();
+    const auto tokens =
+        static_cast<std::uint64_t>(last.reqs * config.query_lens[list]);
+    heads.emplace(tokens << 32U | ~static_cast<std::uint32_t>(last.source),
+                  ~list);
+  };
+  for (const std::int64_t query_len : config.query_lens) {
+    lists.push_back(round_sizes(config, query_len));
+    total += lists.back().size();
+    offer(static_cast<std::uint32_t>(lists.size() - 1));
+  }
+  out.reserve(out.size() + total);
+  while (!heads.empty()) {
+    const std::uint32_t list = ~heads.top().second;
+    heads.pop();
+    const Rounded rounded = lists[list].back();
+    lists[list].pop_back();
+    offer(list);
+    const std::int64_t query_len = config.query_lens[list];
+    add_with_twin(config,
+                  {.num_tokens = narrow(rounded.reqs * query_len),
+                   .num_reqs = rounded.reqs,
+                   .query_len = narrow(query_len),
+                   .source = rounded.source,
+                   .mode = config.decode_mode},
+                  out);
+  }
+}
 
 void add_varlen(const GraphConfig& config, std::int64_t size,
                 std::vector<GraphShape>& out) {
@@ -95,32 +119,6 @@ void add_mixed(const GraphConfig& config, std::int64_t size,
        .source = narrow(size),
        .mode = config.mixed_mode},
       out);
-}
-
-// Stable radix sort by tokens, largest first.
-void sort_largest_first(std::span<GraphShape> shapes) {
-  constexpr int kDigitBits = 11;
-  constexpr std::uint32_t kDigits = 1U << kDigitBits;
-  std::uint32_t largest = 0;
-  for (const GraphShape& shape : shapes) {
-    largest = std::max(largest, static_cast<std::uint32_t>(shape.num_tokens));
-  }
-  std::vector<GraphShape> scratch(shapes.size());
-  std::span<GraphShape> from = shapes;
-  std::span<GraphShape> to = scratch;
-  for (int shift = 0; shift < 32 && (largest >> shift) != 0;
-       shift += kDigitBits) {
-    const auto digit = [shift](const GraphShape& shape) {
-      const auto tokens = static_cast<std::uint32_t>(shape.num_tokens);
-      return kDigits - 1 - ((tokens >> shift) & (kDigits - 1));
-    };
-    std::array<std::size_t, kDigits + 1> starts{};
-    for (const GraphShape& shape : from) ++starts[digit(shape) + 1];
-    for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const GraphShape& shape : from) to[starts[digit(shape)]++] = shape;
-    std::swap(from, to);
-  }
-  if (from.data() != shapes.data()) std::ranges::copy(from, shapes.begin());
 }
 
 // Marks what one query length's ladder (requests, ascending) needs so that
@@ -215,30 +213,29 @@ void number_blocks(GraphShapes& graphs) {
 }  // namespace
 
 GraphShapes build_graphs(const GraphConfig& config) {
-  const bool decodes = config.decode_mode != GraphMode::kNone;
-  const bool uniform = decodes && !config.varlen_decode;
   GraphShapes result;
   result.num_lora_cases = static_cast<std::int64_t>(config.lora_cases.size());
   auto& shapes = result.shapes;
-  shapes.reserve(config.sizes.size() *
-                 (1 + (uniform ? config.query_lens.size() : 1)));
-  if (config.mixed_mode == GraphMode::kPiecewise) {
-    for (auto size = config.sizes.rbegin(); size != config.sizes.rend();
-         ++size) {
-      add_mixed(config, *size, shapes);
+  const auto add_largest_first = [&](auto add) {
+    shapes.reserve(shapes.size() + config.sizes.size());
+    for (std::size_t i = config.sizes.size(); i-- > 0;) {
+      add(config, config.sizes[i], shapes);
+    }
+  };
+  if (config.mixed_mode == GraphMode::kPiecewise) add_largest_first(add_mixed);
+  result.num_piecewise = shapes.size();
+  if (config.decode_mode != GraphMode::kNone) {
+    if (config.varlen_decode) {
+      add_largest_first(add_varlen);
+    } else {
+      add_uniform(config, shapes);
+      if (config.policy == GraphPolicy::kReachable) {
+        keep_reachable(config, result.num_piecewise, shapes);
+      }
     }
   }
-  result.num_piecewise = shapes.size();
-  UniformShapes uniform_shapes(config);
-  for (const std::int64_t size : config.sizes) {
-    if (uniform) uniform_shapes.add(size, shapes);
-    if (decodes && config.varlen_decode) add_varlen(config, size, shapes);
-    if (config.mixed_mode == GraphMode::kFull) add_mixed(config, size, shapes);
-  }
-  sort_largest_first(std::span(shapes).subspan(result.num_piecewise));
-  if (uniform && config.policy == GraphPolicy::kReachable) {
-    keep_reachable(config, result.num_piecewise, shapes);
-  }
+  // Only without a decode routine: FULL decode and FULL mixed never meet.
+  if (config.mixed_mode == GraphMode::kFull) add_largest_first(add_mixed);
   if (result.num_lora_cases > 1) number_blocks(result);
   return result;
 }

@@ -37,7 +37,7 @@ struct GraphConfig {
   std::int64_t max_size = 1;                 // no FULL decode graph above it
   std::int64_t decode_query_len = 1;         // the widest a decode step can be
   GraphMode decode_mode = GraphMode::kNone;  // kNone: no decode routine
-  GraphMode mixed_mode = GraphMode::kNone;
+  GraphMode mixed_mode = GraphMode::kNone;   // kFull only without a routine
   // Mixed graphs only up to this many tokens; 0 means no such limit.
   std::int64_t mixed_max_tokens = 0;
   // FULL decode graphs that take any mix of 1..decode_query_len tokens a
@@ -97,7 +97,7 @@ struct GraphShapes {
   return query_len == 1 && decode_query_len > 1 ? max_num_seqs : widest_batch;
 }
 
-// Linear in the shapes: O(sizes x query lengths).
+// O(shapes x log(query lengths) + sizes x query lengths).
 [[nodiscard]] GraphShapes build_graphs(const GraphConfig& config);
 
 }  // namespace specgrid
