@@ -154,7 +154,7 @@ TEST_CASE("an index leads back to its shape and LoRA case, for every graph") {
     for (std::size_t shape = 0; shape < graphs.shapes.size(); ++shape) {
       for (std::int64_t lora = 0; lora < graphs.num_lora_cases; ++lora) {
         const std::int64_t index =
-            graphs.shapes[shape].first + lora * graphs.shapes[shape].stride;
+            graphs.index_of(static_cast<std::int32_t>(shape), lora);
         const auto place = dispatcher.locate(index);
         CHECK(place.shape == shape);
         CHECK(static_cast<std::int64_t>(place.lora) == lora);
@@ -261,4 +261,38 @@ TEST_CASE("many steps equal one at a time, and a bad one is named") {
   const Numbers bad{1, 2, 65, 64};
   CHECK(specgrid::dispatch_many(dispatcher, {bad, tokens, lens, lora}, out) ==
         2);
+}
+
+TEST_CASE("twins follow their graph; equal tokens keep vLLM's order") {
+  Setup setup{.sizes = {11, 12},
+              .query_lens = {3, 4},
+              .lora_cases = {0, 7},
+              .max_num_seqs = 16,
+              .decode_query_len = 4,
+              .mixed_mode = GraphMode::kNone,
+              .num_ubatches = 2};
+  const Dispatcher dispatcher = setup.build();
+  const auto& graphs = dispatcher.graphs();
+  // Size 11 asks for 12 tokens at both lengths, so size 12 adds nothing.
+  REQUIRE(graphs.shapes.size() == 4);
+  std::vector<std::int64_t> order(8);
+  for (std::int32_t shape = 0; shape < 4; ++shape) {
+    const auto at = static_cast<std::size_t>(shape);
+    CHECK(graphs.shapes[at].num_tokens == 12);
+    CHECK(graphs.shapes[at].query_len == (shape < 2 ? 3 : 4));
+    CHECK(graphs.shapes[at].num_ubatches == 1 + shape % 2);
+    for (const std::int64_t lora : {0, 1}) {
+      // All shapes of one LoRA case, then all of the next.
+      CHECK(graphs.index_of(shape, lora) == lora * 4 + shape);
+    }
+  }
+  setup.decode_mode = GraphMode::kNone;
+  setup.mixed_mode = GraphMode::kFull;
+  setup.max_num_seqs = 6;
+  const Dispatcher mixed = setup.build();
+  CHECK(tokens_of(mixed, GraphMode::kFull) == Numbers{12, 12, 11});
+  CHECK(serve(mixed, {.num_reqs = 6,
+                      .num_tokens = 12,
+                      .query_len = 2,
+                      .num_ubatches = 2}) != nullptr);
 }
