@@ -33,3 +33,25 @@ def test_random_settings_give_vllms_graphs_and_answers(
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert int(run.stdout.split()[-1]) > least
+
+
+def test_the_real_scheduler_never_outruns_the_reachable_graphs(model: str) -> None:
+    """K is chosen one step before it is verified, and requests come and go between."""
+    run = subprocess.run(
+        [
+            sys.executable,
+            str(SCRIPT.with_name("scheduler_walk.py")),
+            model,
+            "1",
+            "600",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    uniform, shrunken, widened = map(int, run.stdout.split()[-3:])
+    assert uniform > 500
+    assert shrunken > 50
+    assert widened > 0
