@@ -296,6 +296,15 @@ def test_v1_finds_no_graph_above_the_largest_lora_case() -> None:
     assert [g.num_active_loras for g in graphs.graphs(FULL)] == [2, 0]
 
 
+def test_v1_pads_every_token_count_to_a_rounded_size() -> None:
+    """vLLM #49548: at 2 drafts compile_sizes [1] is refused, 1 is padded to 3."""
+    graphs = GraphSet(
+        [1, 2, 4, 8], max_num_seqs=8, num_speculative_tokens=2, runner="v1"
+    )
+    assert graphs.padding_table().tolist() == [0, 3, 3, 3, 6, 6, 6]
+    assert GraphSet([], max_num_seqs=8).padding_table().tolist() == [0]
+
+
 def test_v1_turns_a_schedule_into_piecewise() -> None:
     """vLLM 0.33.0 overrides every FULL mode under a schedule on the V1 runner."""
     graphs = GraphSet(

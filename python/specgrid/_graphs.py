@@ -424,6 +424,19 @@ class GraphSet:
         """
         return CandidateTable(*self._table.candidates())
 
+    def padding_table(self) -> Int64:
+        """The size every token count is padded to, from 0 to the largest size.
+
+        What the V1 runner keeps, and what makes it refuse `compile_sizes` whose
+        entry differs from its index (vLLM #49548).
+
+        Example:
+            >>> GraphSet([1, 2, 4], max_num_seqs=4).padding_table().tolist()
+            [0, 1, 2, 4, 4]
+        """
+        sizes = np.concatenate(([0], self._size_array))
+        return sizes[np.searchsorted(sizes, np.arange(sizes[-1] + 1))]
+
     # ---- which graph serves a step -----------------------------------------------
 
     def dispatch(

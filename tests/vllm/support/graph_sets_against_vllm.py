@@ -187,6 +187,8 @@ def v1(rnd: random.Random) -> int:
         runner="v1",
     )
 
+    assert graphs.padding_table().tolist() == dispatcher._bs_to_padded_graph_size
+
     def plain(m: Any, d: Any) -> tuple[Any, ...]:
         q = k + 1 if d.uniform else None
         return m.name, d.num_tokens, d.num_reqs, q, d.num_active_loras
