@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from itertools import groupby, product, repeat
 from pathlib import Path
@@ -133,10 +134,12 @@ def vllm_manager() -> Callable[..., Any] | None:
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"
     if str(SUPPORT) not in sys.path:
         sys.path.insert(0, str(SUPPORT))
-    import vllm_sim
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # vLLM's imports warn, which is not ours
+        import vllm_sim
 
-    vllm_sim.install()
-    vllm_sim.single_rank()
+        vllm_sim.install()
+        vllm_sim.single_rank()
 
     def build(
         sizes: list[int], max_num_seqs: int, schedule: Any, lora_cases: list[int]
