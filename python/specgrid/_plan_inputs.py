@@ -185,7 +185,8 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
     mixed: dict[int, float] = {}
     notes = []
     strange: dict[int, float] = {}
-    keep = (1 - workload.floor) / workload.total
+    # Dividing first keeps the tiniest totals exact.
+    total, keep = workload.total, 1 - workload.floor
     most = limits.max_num_batched_tokens
     for (q, n), weight in workload.decode.items():
         if weight == 0:
@@ -202,10 +203,10 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
                 f"max_num_batched_tokens is {most}; raise it or leave those steps out"
             )
         if q in query_lens:
-            decode[q, n] = decode.get((q, n), 0.0) + weight * keep
+            decode[q, n] = decode.get((q, n), 0.0) + weight / total * keep
         else:
-            strange[q] = strange.get(q, 0.0) + weight * keep
-            mixed[q * n] = mixed.get(q * n, 0.0) + weight * keep
+            strange[q] = strange.get(q, 0.0) + weight / total * keep
+            mixed[q * n] = mixed.get(q * n, 0.0) + weight / total * keep
     for t, weight in workload.mixed.items():
         if weight == 0:
             continue
@@ -214,7 +215,7 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
                 f"the workload has mixed steps of {t} tokens, but "
                 f"max_num_batched_tokens is {most}; raise it or leave those steps out"
             )
-        mixed[t] = mixed.get(t, 0.0) + weight * keep
+        mixed[t] = mixed.get(t, 0.0) + weight / total * keep
     if strange:
         shown = ", ".join(
             f"{q} ({100 * share:.1f} % of steps)"
@@ -256,6 +257,13 @@ class Scale:
 
     def times(self, us: npt.NDArray[np.float64]) -> Int64:
         return np.rint(np.ldexp(us, self.time_exponent)).astype(np.int64)
+
+    def resolves(self, *times: npt.NDArray[np.float64]) -> bool:
+        """Whether every time is at least ten thousand units long, or zero."""
+        return all(
+            bool(np.all((t == 0) | (t >= math.ldexp(10_000, -self.time_exponent))))
+            for t in times
+        )
 
     @staticmethod
     def shares(shares: npt.NDArray[np.float64]) -> Int64:
@@ -456,6 +464,16 @@ def make_inputs(
     full[low:] = costs.table("full", range(low, max_size + 1))
     if limits.mode == "FULL_AND_PIECEWISE":
         piecewise[low:] = costs.table("piecewise", range(low, max_size + 1))
+    all_times = (full, piecewise, steps.decode_eager, steps.mixed_eager)
+    scale = Scale.of(*all_times)
+    if not scale.resolves(*all_times):
+        shortest = min(float(t[t > 0].min(initial=math.inf)) for t in all_times)
+        longest = max(float(t.max(initial=0)) for t in all_times)
+        raise ConfigError(
+            f"step times range from {shortest:g} to {longest:g} us, too far apart to "
+            "weigh against each other. To forbid eager steps use full_coverage rather "
+            "than a huge eager time"
+        )
     prices = []
     for name in ("graph_bytes", "pool_bytes", "graph_seconds"):
         table = np.zeros(max_size + 1)
@@ -477,7 +495,7 @@ def make_inputs(
         forced_graphs=graphs,
         min_size=low,
         max_size=max_size,
-        scale=Scale.of(full, piecewise, steps.decode_eager, steps.mixed_eager),
+        scale=scale,
         full_us=full,
         piecewise_us=piecewise,
         graph_bytes=prices[0],

@@ -19,11 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from specgrid import _backend
+from specgrid._check import count
 from specgrid._errors import ConfigError
 from specgrid._plan_inputs import Inputs, Int64, candidate_sizes
 
 #: Without a budget, the frontier stops at this many graphs.
 MAX_FRONTIER = 1024
+
+#: Largest table of times; bytes.
+MAX_BYTES = 4 << 30
 
 #: Labels a node may hold before the search gives up proving its answer.
 MAX_LABELS = 4096
@@ -141,6 +145,26 @@ class Task:
         )
         # With keyed graphs, one more for the drafter's later positions.
         return reqs * (full + 1) + len(self.sizes) * (entry + small)
+
+    def refuse_if_large(self, width: int) -> None:
+        """Refuses a table of times that would not fit a machine's memory."""
+        inputs, limits = self.inputs, self.inputs.limits
+        if inputs.dispatcher == "direct":
+            reqs = max(
+                min(limits.max_num_seqs, inputs.max_size // q)
+                for q, _, _ in limits.tiers
+            )
+            needed = 4 * reqs * width
+        else:
+            # Entries near the largest are worked out for each largest one.
+            tops = 1 if inputs.required else max(q for q, _, _ in limits.tiers)
+            needed = 8 * len(self.sizes) * (1 + tops) * width
+        if needed > MAX_BYTES:
+            raise ConfigError(
+                f"a plan over {len(self.sizes)} sizes for every budget to {width} "
+                f"graphs would take {needed / 2**30:.1f} GiB; lower the budget or "
+                "max_size"
+            )
 
     def best_conceivable(self) -> int:
         """Time if every step had the graph that suits it best."""
@@ -401,7 +425,11 @@ def solve(
     Raises:
         ConfigError: Nothing fits the budget; the message says what would.
     """
-    threads = num_threads or min(8, os.cpu_count() or 1)
+    if num_threads is None:
+        threads = min(8, os.cpu_count() or 1)
+    else:
+        threads = count("num_threads", num_threads, high=1024)
+    max_labels = count("max_labels", max_labels)
     task = Task(inputs)
     if inputs.dispatcher == "direct":
         problem, names = task.ladders()
@@ -446,11 +474,13 @@ def _solve_by_count(
         raise _unmet(inputs, _least_by_count(task, problem))
     if direct:
         width = min(most, task.most_graphs)
-        if inputs.budget.graphs is None and width > 4 * MAX_FRONTIER:
+        if inputs.budget.graphs is None and width > MAX_FRONTIER:
             # Solved up to there; what more graphs could gain is bounded.
-            found = _pick(task, problem, frontier(4 * MAX_FRONTIER), read, [])
+            task.refuse_if_large(MAX_FRONTIER)
+            found = _pick(task, problem, frontier(MAX_FRONTIER), read, [])
             least = min(found.bound, task.best_conceivable())
             return Solved(found.points, found.chosen, least)
+        task.refuse_if_large(width)
         return _pick(task, problem, frontier(width), read, [])
     unlimited = Points(problem.unlimited(threads), read)
     if not unlimited:
@@ -458,11 +488,14 @@ def _solve_by_count(
     best = unlimited[0]
     width = max(most, 0)
     if len(np.unique(limits)) > 1:
-        return _pick(task, problem, frontier(min(width, task.most_graphs)), read, [])
+        width = min(width, task.most_graphs)
+        task.refuse_if_large(width)
+        return _pick(task, problem, frontier(width), read, [])
     # More graphs than the best plan of all uses buy nothing.
     capped = min(width, best.graphs)
     if inputs.budget.graphs is None:
         capped = min(capped, MAX_FRONTIER)
+    task.refuse_if_large(capped)
     beyond = unlimited[:] if width >= best.graphs > capped else []
     return _pick(task, problem, frontier(capped), read, beyond)
 
