@@ -509,21 +509,35 @@ def candidate_sizes(inputs: Inputs) -> Int64:
     """The entries worth considering: no list over all sizes is better.
 
     Between two neighbouring multiples of the query lengths, or step sizes, all
-    entries make the same FULL graphs; they differ in the PIECEWISE graph alone,
-    of which the cheapest and the smallest stand for the rest.
+    entries make the same FULL graphs.
     """
-    low, high = inputs.min_size, inputs.max_size
-    marks: set[int] = set(inputs.forced_sizes)
+    marks = {*inputs.forced_sizes, inputs.limits.max_num_seqs}
     for q, _, _ in inputs.limits.tiers:
-        marks.update(range(q, min(high, q * inputs.limits.max_num_seqs) + 1, q))
+        most = min(inputs.max_size, q * inputs.limits.max_num_seqs)
+        marks.update(range(q, most + 1, q))
     marks.update((inputs.steps.decode_q * inputs.steps.decode_n).tolist())
     marks.update(inputs.steps.mixed_t.tolist())
-    marks.add(inputs.limits.max_num_seqs)
+    return worthwhile_sizes(inputs, marks)
+
+
+def worthwhile_sizes(inputs: Inputs, marks: set[int]) -> Int64:
+    """The marks, and what may be of use between them.
+
+    Entries between two marks differ in their PIECEWISE graph alone, so one is of
+    use only if it is quicker than every smaller one, which costs no more bytes
+    or seconds. Where prices fall with the size, all are kept.
+    """
+    low, high = inputs.min_size, inputs.max_size
     kept = sorted(m for m in marks if low <= m <= high)
     sizes = set(kept)
-    if inputs.piecewise:
+    prices = (inputs.graph_bytes, inputs.pool_bytes, inputs.graph_seconds)
+    rising = all(bool(np.all(np.diff(p[low:]) >= 0)) for p in prices)
+    if inputs.piecewise or not rising:
         for before, mark in pairwise([low - 1, *kept, high + 1]):
-            if mark - before > 1:
-                gap = inputs.piecewise_us[before + 1 : mark]
-                sizes.update((before + 1, before + 1 + int(np.argmin(gap))))
+            best = math.inf
+            for size in range(before + 1, mark):
+                time = float(inputs.piecewise_us[size])
+                if time < best or not rising:
+                    sizes.add(size)
+                    best = min(best, time)
     return np.array(sorted(sizes), dtype=np.int64)
