@@ -399,6 +399,15 @@ def test_inputs_can_be_pickled() -> None:
         assert pickle.loads(pickle.dumps(thing)) == thing
 
 
+def test_plans_can_be_pickled_and_asked_again(backend: Any) -> None:
+    for dispatcher in ("union", "direct"):
+        found = plan(Budget(graphs=12), dispatcher=dispatcher)
+        again = pickle.loads(pickle.dumps(found))
+        assert again == found
+        assert list(again.frontier) == list(found.frontier)
+        assert again.worth() == found.worth()
+
+
 # ---- mistakes ---------------------------------------------------------------------
 
 
