@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The list of seams, and installing and removing all of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from specgrid import _backend
+from specgrid._version import __version__
+
+from . import _config, _counters, _imports, _log, _lookup, _scheduler, _settings
+from ._seam import ACTIVE, LEFT, WAITING, Seam
+
+SEAMS: tuple[Seam, ...] = (
+    _config.RESOLVE,
+    _config.ROWS,
+    _lookup.SEAM,
+    _scheduler.SEAM,
+)
+
+_reason = "register() has not run in this process"
+_active = False
+_register_us = 0.0
+
+
+def register() -> None:
+    """Install the seams; a second call changes nothing."""
+    global _active, _reason, _register_us
+    if _active:
+        return
+    if _settings.disabled():
+        _reason = "switched off by SPECGRID_DISABLE"
+        _log.info("%s", _reason)
+        return
+    start = time.perf_counter()
+    _backend.active()
+    _counters.server()
+    for seam in SEAMS:
+        seam.install()
+        if seam.state == WAITING:
+            _imports.when_imported(seam.module, seam.install)
+    _active, _reason = True, ""
+    _register_us = (time.perf_counter() - start) * 1e6
+    _log.info("%s", _summary())
+
+
+def undo() -> None:
+    """Remove every seam from this process."""
+    global _active, _reason
+    _imports.forget()
+    for seam in SEAMS:
+        seam.undo()
+    _active, _reason = False, "undone"
+
+
+def check_all() -> None:
+    """Import the module of every seam, so that none is left waiting."""
+    import contextlib
+    import importlib
+
+    for seam in SEAMS:
+        if seam.state == WAITING:
+            with contextlib.suppress(Exception):
+                importlib.import_module(seam.module)
+            seam.install()
+
+
+def status() -> dict[str, Any]:
+    """What is active in this process."""
+    return {
+        "version": __version__,
+        "vllm": _vllm_version(),
+        "active": _active,
+        "reason": _reason,
+        "backend": _backend.name(),
+        "pid": os.getpid(),
+        "register_us": round(_register_us, 1),
+        "seams": [seam.describe() for seam in SEAMS],
+    }
+
+
+def _summary() -> str:
+    names = {
+        state: ", ".join(s.name for s in SEAMS if s.state == state)
+        for state in (ACTIVE, WAITING, LEFT)
+    }
+    parts = [f"{__version__} ({_backend.name()}) with vLLM {_vllm_version()}"]
+    if names[ACTIVE]:
+        parts.append(f"active: {names[ACTIVE]}")
+    if names[WAITING]:
+        parts.append(f"when loaded: {names[WAITING]}")
+    if names[LEFT]:
+        parts.append(f"left to vLLM: {names[LEFT]}")
+    return "; ".join(parts)
+
+
+def _vllm_version() -> str:
+    module = sys.modules.get("vllm")
+    version = getattr(module, "__version__", None)
+    return str(version) if version is not None else "not imported"
