@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import _plan, _schedule_of, _settings
+from . import _log, _plan, _schedule_of, _settings
 from ._seam import Seam
 
 
 def _resolve(vllm_config: Any) -> None:
+    _log.flush()
     _settings.record_environment(vllm_config)
     _schedule_of.install(vllm_config)
     _plan.load(vllm_config)

@@ -11,14 +11,30 @@ from typing import Any
 from specgrid import _backend
 from specgrid._version import __version__
 
-from . import _config, _counters, _imports, _log, _lookup, _scheduler, _settings
+from . import (
+    _config,
+    _counters,
+    _dispatcher,
+    _imports,
+    _log,
+    _lookup,
+    _metrics,
+    _scheduler,
+    _settings,
+    _sizes,
+)
 from ._seam import ACTIVE, LEFT, WAITING, Seam
 
 SEAMS: tuple[Seam, ...] = (
     _config.RESOLVE,
     _config.ROWS,
     _lookup.SEAM,
+    _sizes.SEAM,
+    _dispatcher.PADDING,
+    _dispatcher.KEYS,
     _scheduler.SEAM,
+    _metrics.LOGGER,
+    _metrics.REGISTRIES,
 )
 
 _reason = "register() has not run in this process"
