@@ -123,3 +123,8 @@ def install(vllm_config: Any) -> None:
         lookup.num_columns,
         settings.context_aggregate,
     )
+
+
+def is_dynamic(vllm_config: Any) -> bool:
+    """Whether vLLM takes a configuration's K for dynamic."""
+    return getattr(vllm_config.speculative_config, FIELD, None) is not None
