@@ -182,17 +182,19 @@ def reachable_ks(lookup: Lookup) -> list[int]:
 
 
 def diagonal_of(lookup: Lookup) -> list[tuple[int, int, int]]:
-    """(k, first batch, last batch) runs over all context columns, merged per k."""
-    dense = np.asarray(lookup.dense())[1:]
-    runs = []
-    for k in reachable_ks(lookup):
-        at_k = (dense == k).any(axis=1)
-        edges = np.flatnonzero(np.diff(at_k.astype(np.int8), prepend=0, append=0))
-        runs += [
-            (k, int(lo) + 1, int(hi))
-            for lo, hi in zip(edges[::2], edges[1::2], strict=True)
-        ]
-    return runs
+    """(k, first batch, last batch) of every batch some context column gives k."""
+    starts, _, k = lookup._impl.canonical()
+    first = starts.tolist()
+    rows = k.reshape(len(first), -1).tolist()
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for lo, end, row in zip(first, [*first[1:], lookup.max_num_seqs + 1], rows, strict=True):
+        for value in set(row):
+            spans = runs.setdefault(value, [])
+            if spans and spans[-1][1] == lo - 1:
+                spans[-1] = (spans[-1][0], end - 1)
+            else:
+                spans.append((lo, end - 1))
+    return [(value, lo, hi) for value in sorted(runs) for lo, hi in runs[value]]
 
 
 def merge(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -274,15 +276,18 @@ def _announce(shape: Shape, policy: str) -> None:
         return
     _announced.add(key)
     ours, theirs = table_of(shape, policy), table_of(shape, "vllm")
-    batches = sum(hi - lo + 1 for _, lo, hi in shape.diagonal)
-    _log.info(
-        "%d FULL graphs instead of %d; %d instead of %d of %d decode batches run on one",
-        _count_full(ours),
-        _count_full(theirs),
-        _count_served(ours, shape),
-        _count_served(theirs, shape),
-        batches,
-    )
+    graphs, vllm_graphs = _count_full(ours), _count_full(theirs)
+    served, vllm_served = _count_served(ours, shape), _count_served(theirs, shape)
+    if (graphs, served) != (vllm_graphs, vllm_served):
+        _log.info(
+            "%d FULL graphs instead of %d; %d of %d decode batches run on one, "
+            "instead of %d",
+            graphs,
+            vllm_graphs,
+            served,
+            sum(hi - lo + 1 for _, lo, hi in shape.diagonal),
+            vllm_served,
+        )
 
 
 _announced: set[tuple[Any, ...]] = set()
