@@ -12,6 +12,7 @@ from specgrid import _backend
 from specgrid._version import __version__
 
 from . import (
+    _capture,
     _config,
     _counters,
     _dispatcher,
@@ -32,8 +33,12 @@ SEAMS: tuple[Seam, ...] = (
     _lookup.SEAM,
     _sizes.SEAM,
     _graphs.SEAM,
+    _capture.CAPTURE,
+    _capture.STEPS,
     _dispatcher.PADDING,
     _dispatcher.KEYS,
+    _capture.V1_CAPTURE,
+    _capture.V1_STEPS,
     _scheduler.SEAM,
     _metrics.LOGGER,
     _metrics.REGISTRIES,

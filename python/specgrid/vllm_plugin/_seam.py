@@ -45,8 +45,8 @@ class Seam:
         name: Short name for logs and `specgrid doctor`.
         module: Module that defines the function.
         qualname: Function or `Class.method` inside it.
-        parameters: Parameter names, `self` left out, that vLLM's function must have,
-            in order. More parameters are accepted when they have defaults.
+        parameters: Parameter names, `self` left out, that vLLM's function must start
+            with. Where `answer` replaces it, further ones must have defaults.
         purpose: What is gained, in one line.
         answer: Called with the original and the call's arguments.
         before: Called with the call's arguments.
@@ -177,10 +177,14 @@ class Seam:
             parameters = parameters[1:]
         found = tuple(p.name for p in parameters)
         extra = parameters[len(self.parameters) :]
-        if found[: len(self.parameters)] == self.parameters and all(
-            p.default is not inspect.Parameter.empty
-            or p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-            for p in extra
+        if found[: len(self.parameters)] == self.parameters and (
+            self.answer is None  # what runs around a call passes anything on
+            or all(
+                p.default is not inspect.Parameter.empty
+                or p.kind
+                in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+                for p in extra
+            )
         ):
             return None
         return (
