@@ -8,4 +8,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used(),
   specgrid::bind_schedule(m);
   specgrid::bind_lookup(m);
   specgrid::bind_capture(m);
+  specgrid::bind_graphs(m);
 }

@@ -1,5 +1,6 @@
 # The native core, by hand; stubtest checks the names, tests/test_core_raw.py
 # the keywords. Private: users import specgrid.
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,3 +55,40 @@ def capture_sizes(
     explicit_max: int | None,
 ) -> tuple[int, int, _Int64, npt.NDArray[np.uint8], int]: ...
 def align_sizes(sizes: _Int64, max_size: int, query_len: int) -> _Int64: ...
+
+# ---- graphs ----------------------------------------------------------------------
+
+class GraphTable:
+    def __init__(
+        self,
+        sizes: _Int64,
+        query_lens: _Int64,
+        lora_cases: _Int64,
+        diagonal: _Int64,
+        limits: _Int64,
+        decode_mode: int,
+        mixed_mode: int,
+        varlen_decode: bool,
+        policy: int,
+        clamp_loras: bool,
+    ) -> None: ...
+    @property
+    def num_graphs(self) -> int: ...
+    def columns(self) -> tuple[_Int64, ...]: ...
+    def dispatch_many(
+        self,
+        num_reqs: _Int64,
+        num_tokens: _Int64,
+        query_len: _Int64,
+        num_active_loras: _Int64,
+        max_query_len: int,
+        num_ubatches: int,
+    ) -> tuple[int, _Int64]: ...
+    def explain_many(
+        self, num_reqs: _Int64, query_len: _Int64, num_active_loras: int
+    ) -> tuple[_Int64, _Int64, _Int64]: ...
+    def used(self, diagonal: _Int64) -> npt.NDArray[np.bool_]: ...
+    def candidates(self) -> tuple[_Int64, _Int64, _Int64, _Int64, _Int64]: ...
+    def bind_dispatch(
+        self, graph_type: Callable[..., Any], refuse: Callable[..., Any]
+    ) -> Callable[..., Any]: ...

@@ -10,10 +10,12 @@ warning, where the extension is missing.
 from __future__ import annotations
 
 from specgrid._reference.capture import align_sizes, capture_sizes
+from specgrid._reference.graphs import GraphTable
 from specgrid._reference.lookup import Lookup
 from specgrid._reference.schedule import build_grid, check_rows, rows_from_list
 
 __all__ = [
+    "GraphTable",
     "Lookup",
     "align_sizes",
     "build_grid",
