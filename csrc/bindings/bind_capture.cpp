@@ -32,8 +32,7 @@ py::tuple capture(const Int64Array& limits, const Int64Array& tiers,
   if (explicit_sizes) config.explicit_sizes = span_of(*explicit_sizes);
   const CaptureResult result = capture_sizes(config);
   return py::make_tuple(static_cast<std::int32_t>(result.fault), result.value,
-                        to_array(result.sizes), to_array(result.origins),
-                        result.max_size);
+                        to_array(result.sizes), to_array(result.origins));
 }
 
 }  // namespace
@@ -42,7 +41,7 @@ void bind_capture(py::module_& m) {
   m.def("capture_sizes", &capture, py::arg("limits").noconvert(),
         py::arg("tiers").noconvert(), py::arg("rule"), py::arg("interactivity"),
         py::arg("explicit_sizes"), py::arg("explicit_max"),
-        "(fault, value, sizes, origins, max_size) under a capture rule.");
+        "(fault, value, sizes, origins) under a capture rule.");
   m.def(
       "align_sizes",
       [](const Int64Array& sizes, std::int64_t max_size,

@@ -36,17 +36,13 @@ Fault row_fault(Rule rule, std::size_t row, std::int64_t other = -1) {
   return {.rule = rule, .row = static_cast<std::int64_t>(row), .other = other};
 }
 
-// Row numbers in order of batch range, then context range; equal keys keep
-// the order they were written in.
-std::vector<std::size_t> sorted_order(const Rows& rows, bool by_context) {
+// Row numbers in order of first batch; equal ones keep the order they were
+// written in.
+std::vector<std::size_t> order_by_batch(const Rows& rows) {
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto less = [&](std::size_t a, std::size_t b) {
-    const Row x = rows[a];
-    const Row y = rows[b];
-    if (!by_context) return x.batch.lo < y.batch.lo;
-    if (!(x.batch == y.batch)) return before(x.batch, y.batch);
-    return before(x.context, y.context);
+    return rows[a].batch.lo < rows[b].batch.lo;
   };
   if (!std::is_sorted(order.begin(), order.end(), less)) {
     std::stable_sort(order.begin(), order.end(), less);
@@ -54,7 +50,24 @@ std::vector<std::size_t> sorted_order(const Rows& rows, bool by_context) {
   return order;
 }
 
-std::vector<Range> distinct_sorted(std::vector<Range> ranges) {
+// The distinct ranges that `member` picks from the rows, sorted. Schedules of
+// many rows have few of them: a small table of ranges just seen keeps most
+// repeats from being stored and sorted at all.
+template <typename Member>
+std::vector<Range> distinct_sorted(const Rows& rows, Member member) {
+  constexpr std::size_t kSeen = 4096;
+  std::vector<Range> seen(kSeen, Range{0, 0});  // 0 is no valid bound
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Range range = member(rows[i]);
+    const auto mixed = (static_cast<std::uint64_t>(range.lo) * 31 +
+                        static_cast<std::uint64_t>(range.hi)) *
+                       0x9E3779B97F4A7C15u;
+    Range& slot = seen[mixed >> 52];
+    if (slot == range) continue;
+    slot = range;
+    ranges.push_back(range);
+  }
   if (!std::is_sorted(ranges.begin(), ranges.end(), before)) {
     std::sort(ranges.begin(), ranges.end(), before);
   }
@@ -62,8 +75,17 @@ std::vector<Range> distinct_sorted(std::vector<Range> ranges) {
   return ranges;
 }
 
+std::size_t place_of(const std::vector<Range>& ranges, const Range& range) {
+  return static_cast<std::size_t>(
+      std::lower_bound(ranges.begin(), ranges.end(), range, before) -
+      ranges.begin());
+}
+
+Range batch_of(const Row& row) { return row.batch; }
+Range context_of(const Row& row) { return row.context; }
+
 std::variant<Grid, Fault> build_batch_only(const Rows& rows) {
-  const std::vector<std::size_t> order = sorted_order(rows, false);
+  const std::vector<std::size_t> order = order_by_batch(rows);
   Grid grid;
   grid.batches.reserve(order.size());
   grid.k.reserve(order.size());
@@ -93,11 +115,11 @@ std::int64_t row_with(const Rows& rows, const Range& range, Member member) {
 }
 
 std::int64_t row_with_batch(const Rows& rows, const Range& range) {
-  return row_with(rows, range, [](const Row& row) { return row.batch; });
+  return row_with(rows, range, batch_of);
 }
 
 std::int64_t row_with_context(const Rows& rows, const Range& range) {
-  return row_with(rows, range, [](const Row& row) { return row.context; });
+  return row_with(rows, range, context_of);
 }
 
 std::optional<Fault> check_batch_axis(const Rows& rows,
@@ -116,17 +138,30 @@ std::optional<Fault> check_batch_axis(const Rows& rows,
   return std::nullopt;
 }
 
+// Names the first cell, in order, that is given twice.
+Fault duplicate_fault(const Rows& rows) {
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+    const Row x = rows[a];
+    const Row y = rows[b];
+    return x.batch == y.batch ? before(x.context, y.context)
+                              : before(x.batch, y.batch);
+  });
+  const auto twice =
+      std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
+        return rows[a].batch == rows[b].batch &&
+               rows[a].context == rows[b].context;
+      });
+  return row_fault(Rule::kDuplicate, *(twice + 1),
+                   static_cast<std::int64_t>(*twice));
+}
+
 std::variant<Grid, Fault> build_rectangular(const Rows& rows) {
   const std::size_t n = rows.size();
-  std::vector<Range> batches(n);
-  std::vector<Range> contexts(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    batches[i] = rows[i].batch;
-    contexts[i] = rows[i].context;
-  }
-  batches = distinct_sorted(std::move(batches));
+  std::vector<Range> batches = distinct_sorted(rows, batch_of);
   if (const auto fault = check_batch_axis(rows, batches)) return *fault;
-  contexts = distinct_sorted(std::move(contexts));
+  std::vector<Range> contexts = distinct_sorted(rows, context_of);
 
   // Compared by division: the product of two counts may not fit.
   if (n % batches.size() != 0 || n / batches.size() != contexts.size()) {
@@ -147,21 +182,16 @@ std::variant<Grid, Fault> build_rectangular(const Rows& rows) {
     }
   }
 
-  // The counts agree, so sorted rows fill the rectangle in order unless a
-  // cell is given twice; then an equal neighbour shows it.
-  const std::vector<std::size_t> order = sorted_order(rows, true);
+  // The counts agree, so every row finds a free cell unless one is given
+  // twice (and another not at all).
   Grid grid;
-  grid.k.reserve(n);
+  grid.k.assign(n, -1);
   for (std::size_t i = 0; i < n; ++i) {
-    const Row row = rows[order[i]];
-    if (i > 0) {
-      const Row last = rows[order[i - 1]];
-      if (row.batch == last.batch && row.context == last.context) {
-        return row_fault(Rule::kDuplicate, order[i],
-                         static_cast<std::int64_t>(order[i - 1]));
-      }
-    }
-    grid.k.push_back(row.k);
+    const Row row = rows[i];
+    const std::size_t cell = place_of(batches, row.batch) * contexts.size() +
+                             place_of(contexts, row.context);
+    if (grid.k[cell] >= 0) return duplicate_fault(rows);
+    grid.k[cell] = row.k;
   }
   contexts.back().hi = kContextInfinity;
   grid.batches = std::move(batches);

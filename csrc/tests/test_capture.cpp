@@ -1,0 +1,64 @@
+// Capture sizes at the ends of their ranges.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "core/capture.hpp"
+
+namespace specgrid {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+CaptureConfig config_of(std::int64_t max_num_seqs, std::int64_t query_len,
+                        CaptureRule rule = CaptureRule::kVllm033) {
+  CaptureConfig config;
+  config.max_num_seqs = max_num_seqs;
+  config.query_len = query_len;
+  config.max_num_batched_tokens = 8192;
+  config.rule = rule;
+  return config;
+}
+
+TEST_CASE("the largest counts do not overflow") {
+  for (const auto rule : {CaptureRule::kVllm028, CaptureRule::kVllm50488,
+                          CaptureRule::kVllm033, CaptureRule::kKeepMax}) {
+    CaptureConfig config = config_of(2147483647, 2147483646, rule);
+    config.max_num_batched_tokens = 2147483647;
+    config.platform_ceiling = 2147483647;
+    const CaptureResult result = capture_sizes(config);
+    CHECK(result.fault == CaptureFault::kTooLarge);
+    CHECK(result.sizes.empty());
+  }
+}
+
+TEST_CASE("a maximum below the query length marks nothing at zero") {
+  CaptureConfig config = config_of(8, 17, CaptureRule::kKeepMax);
+  config.explicit_max = 3;
+  CHECK(capture_sizes(config).sizes == Sizes{1, 2, 3});
+}
+
+TEST_CASE("the ceiling 65,536 with 17 tiers holds every tier's widest batch") {
+  std::vector<DecodeTier> tiers;
+  for (std::int64_t q = 1; q <= 17; ++q) tiers.push_back({q, 65536 / q});
+  CaptureConfig config = config_of(65536, 17);
+  config.tiers = tiers;
+  config.platform_ceiling = 65536;
+  config.max_num_batched_tokens = 65536;
+  const CaptureResult result = capture_sizes(config);
+  CHECK(result.max_size == 65536);
+  for (const DecodeTier& tier : tiers) {
+    const std::int64_t widest = tier.query_len * tier.max_batch;
+    CHECK(std::ranges::binary_search(result.sizes, widest));
+  }
+}
+
+TEST_CASE("rounding near the end of int64 stays below the maximum") {
+  const std::int64_t huge = std::int64_t{1} << 62;
+  CHECK(align_sizes(Sizes{huge, 5}, huge, 3) == Sizes{6});
+  CHECK(align_sizes(Sizes{}, 9, 3) == Sizes{3});
+  CHECK(align_sizes(Sizes{5}, 2, 3).empty());
+}
+
+}  // namespace
+}  // namespace specgrid

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, overload
 
 import numpy as np
@@ -62,34 +62,84 @@ class Note:
     batches: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class CaptureSizes(Sequence[int]):
     """The sizes a rule captures, in tokens, ascending.
 
-    A sequence of its sizes.
+    A sequence of its sizes, made by `capture_sizes`.
 
     Attributes:
-        sizes: Token counts, ascending and distinct.
         max_size: The largest size, tokens; 0 when there is none.
-        notes: What was dropped, truncated or ignored, and why.
-        origins: For each size where it comes from: "token grid", "decode
-            size", "max_num_batched_tokens", "explicit list" or "explicit
-            maximum", several where they agree.
         tiers: The uniform decode batches the server can form.
         rule: The rule that made the list.
         max_num_seqs: Most requests in a step.
+        notes: What was dropped, truncated or ignored, and why.
     """
 
-    sizes: list[int]
-    max_size: int
-    notes: tuple[Note, ...]
-    origins: tuple[tuple[str, ...], ...] = field(repr=False)
-    tiers: tuple[Tier, ...] = field(repr=False)
-    rule: str
-    max_num_seqs: int = field(repr=False)
+    __slots__ = (
+        "_array",
+        "_list",
+        "_masks",
+        "max_num_seqs",
+        "max_size",
+        "notes",
+        "rule",
+        "tiers",
+    )
+
+    def __init__(
+        self,
+        sizes: npt.NDArray[np.int64],
+        masks: npt.NDArray[np.uint8],
+        tiers: tuple[Tier, ...],
+        rule: str,
+        max_num_seqs: int,
+    ) -> None:
+        self._array = sizes
+        self._masks = masks
+        self._list: list[int] | None = None
+        self.max_size = int(sizes[-1]) if len(sizes) else 0
+        self.tiers = tiers
+        self.rule = rule
+        self.max_num_seqs = max_num_seqs
+        self.notes: tuple[Note, ...] = ()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Token counts, ascending and distinct."""
+        if self._list is None:
+            self._list = self._array.tolist()
+        return self._list
+
+    @property
+    def origins(self) -> tuple[tuple[str, ...], ...]:
+        """Where each size comes from.
+
+        "token grid", "decode size", "max_num_batched_tokens", "explicit list"
+        or "explicit maximum"; several where they agree.
+        """
+        names = {
+            mask: tuple(name for bit, name in ORIGINS if mask & bit)
+            for mask in set(self._masks.tolist())
+        }
+        return tuple(names[mask] for mask in self._masks.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CaptureSizes):
+            return NotImplemented
+        return (
+            self.sizes == other.sizes
+            and self.origins == other.origins
+            and self.tiers == other.tiers
+            and self.notes == other.notes
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<CaptureSizes {self.sizes!r:.60} of rule {self.rule}>"
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self._array)
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -126,9 +176,10 @@ class CaptureSizes(Sequence[int]):
         (`CudaGraphManager._init_candidates`, 0.33.0).
         """
         q = tier.query_len
-        graphs = {-(-size // q) for size in self.sizes}  # in requests
-        reach = min(self.max_size // q, self.max_num_seqs)
-        return min(max((n for n in graphs if n <= reach), default=0), tier.max_batch)
+        reach = min(self.max_size // q, self.max_num_seqs) * q
+        below = int(np.searchsorted(self._array, reach, side="right"))
+        widest = -(-int(self._array[below - 1]) // q) if below else 0
+        return min(widest, tier.max_batch)
 
 
 def capture_sizes(
@@ -206,7 +257,7 @@ def capture_sizes(
             )
         )
         multiple = 1
-    fault, value, sizes, origins, max_size = _backend.active().capture_sizes(
+    fault, value, sizes, origins = _backend.active().capture_sizes(
         np.array([n, 1 + k, max_tokens, ceiling, multiple], dtype=np.int64),
         np.array([(t.query_len, t.max_batch) for t in tiers], dtype=np.int64).ravel(),
         RULES[rule],
@@ -216,22 +267,11 @@ def capture_sizes(
     )
     if fault:
         raise _refusal(fault, value, asked_max, wanted, max_tokens)
-    result = CaptureSizes(
-        sizes=sizes.tolist(),
-        max_size=max_size,
-        notes=(),
-        origins=tuple(
-            tuple(name for bit, name in ORIGINS if mask & bit)
-            for mask in origins.tolist()
-        ),
-        tiers=tuple(tiers),
-        rule=rule,
-        max_num_seqs=n,
-    )
+    result = CaptureSizes(sizes, origins, tuple(tiers), rule, n)
     notes += _dropped(wanted, result, max_tokens)
     notes += _truncated(asked_max, result, max_tokens)
     notes += _uncovered(result)
-    object.__setattr__(result, "notes", tuple(notes))
+    result.notes = tuple(notes)
     return result
 
 
@@ -376,7 +416,7 @@ def _dropped(
         return
     distinct = sorted(set(wanted.tolist()))
     too_large = tuple(s for s in distinct if s > max_tokens)
-    kept = set(result.sizes)
+    kept = set(result)
     other = tuple(s for s in distinct if s <= max_tokens and s not in kept)
     if too_large:
         yield Note(
@@ -430,16 +470,16 @@ def _uncovered(result: CaptureSizes) -> Iterator[Note]:
         q = tier.query_len
         first = max(covered + 1, 1)
         eager_from = result.max_size // q + 1
-        fate = (
-            "run without any graph"
-            if eager_from <= first
-            else f"have no FULL graph, and from batch {eager_from} on none at all"
-            if eager_from <= tier.max_batch
-            else "have no FULL graph"
-        )
+        single = first == tier.max_batch
+        if eager_from <= first:
+            fate = "runs without any graph" if single else "run without any graph"
+        else:
+            fate = "has no FULL graph" if single else "have no FULL graph"
+            if eager_from <= tier.max_batch:
+                fate += f", and from batch {eager_from} on none at all"
         span = (
             f"batch {first} ({first * q} tokens)"
-            if first == tier.max_batch
+            if single
             else f"batches {first} to {tier.max_batch} "
             f"({first * q} to {tier.max_batch * q} tokens)"
         )

@@ -16,11 +16,11 @@ GRID, DECODE, MAX_BATCHED_TOKENS, EXPLICIT_LIST, EXPLICIT_MAX = 1, 2, 4, 8, 16
 MAX_NOT_POSITIVE, EMPTY_LIST, SIZE_NOT_POSITIVE, MAX_MISMATCH, TOO_LARGE = range(1, 6)
 MAX_CAPTURE_TOKENS = 2**26
 
-Result: TypeAlias = tuple[int, int, Int64, npt.NDArray[np.uint8], int]
+Result: TypeAlias = tuple[int, int, Int64, npt.NDArray[np.uint8]]
 
 
 def _fail(fault: int, value: int) -> Result:
-    return fault, value, np.empty(0, np.int64), np.empty(0, np.uint8), 0
+    return fault, value, np.empty(0, np.int64), np.empty(0, np.uint8)
 
 
 def _result(marks: dict[int, int], multiple_of: int) -> Result:
@@ -30,7 +30,6 @@ def _result(marks: dict[int, int], multiple_of: int) -> Result:
         0,
         np.array(sizes, dtype=np.int64),
         np.array([marks[size] for size in sizes], dtype=np.uint8),
-        sizes[-1] if sizes else 0,
     )
 
 
@@ -57,7 +56,7 @@ def capture_sizes(
     explicit_sizes: Int64 | None,
     explicit_max: int | None,
 ) -> Result:
-    """(fault, value, sizes, origins, max_size); see `specgrid.capture_sizes`."""
+    """(fault, value, sizes, origins); see `specgrid.capture_sizes`."""
     max_num_seqs, query_len, max_tokens, ceiling, multiple_of = limits.tolist()
     inferred = explicit_max is None
     asked = (
@@ -120,8 +119,9 @@ def _from_list(
     if kept and max(kept) > MAX_CAPTURE_TOKENS:
         return _fail(TOO_LARGE, max(kept))
     result = _result(dict.fromkeys(kept, EXPLICIT_LIST), multiple_of)
-    if explicit_max is not None and explicit_max != result[4]:
-        return _fail(MAX_MISMATCH, result[4])
+    last = int(result[2][-1]) if len(result[2]) else 0
+    if explicit_max is not None and explicit_max != last:
+        return _fail(MAX_MISMATCH, last)
     return result
 
 

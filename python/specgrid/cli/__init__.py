@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``specgrid`` command: a group whose commands load only when they are used.
+
+Each command lives in a module of its own that defines ``command``. What they share is
+in ``_input`` (how a server is described) and ``_output`` (how results are printed).
+Exit status: 0 all is well, 1 a problem was found, 2 the input was bad (one line on
+standard error, no traceback).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from specgrid._version import __version__
+
+#: Command -> (module that defines ``command``, one line for ``specgrid --help``).
+COMMANDS = {
+    "explain": (
+        "specgrid.cli.explain",
+        "What vLLM will capture for a server, and which batches have no graph.",
+    ),
+    "lint": (
+        "specgrid.cli.lint",
+        "Named findings with the exact flag to change; exit 1 when there are any.",
+    ),
+    "plan": (
+        "specgrid.cli.plan",
+        "The best graphs for a measured workload and a memory budget.",
+    ),
+    "cases": (
+        "specgrid.cli.cases",
+        "The benchmark cases to measure before tuning a schedule.",
+    ),
+    "tune": (
+        "specgrid.cli.tune",
+        "A draft-length schedule from measured latency and acceptance.",
+    ),
+    "convert": (
+        "specgrid.cli.convert",
+        "Schedules from and to other engines' formats.",
+    ),
+    "report": (
+        "specgrid.cli.report",
+        "What a running server's logs and metrics say about its graphs.",
+    ),
+    "doctor": (
+        "specgrid.cli.doctor",
+        "Whether this machine, vLLM and the plug-in fit together.",
+    ),
+}
+
+_EPILOG = """\
+Every command takes a server the way you already have it:
+
+\b
+  specgrid explain -- vllm serve MODEL --max-num-seqs 256 ...   a pasted command
+  specgrid explain --config serve.yaml                          vLLM's settings file
+  specgrid explain --max-num-seqs 256 --spec-tokens 5 ...       flags alone
+
+Exit status: 0 all is well, 1 a problem was found, 2 bad input.
+"""
+
+
+class LazyGroup(click.Group):
+    """Lists commands from a table and imports one only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if _exists(name)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS or not _exists(cmd_name):
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        rows = [(name, COMMANDS[name][1]) for name in self.list_commands(ctx)]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+def _exists(name: str) -> bool:
+    return importlib.util.find_spec(COMMANDS[name][0]) is not None
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="specgrid")
+def cli() -> None:
+    """Plan vLLM's CUDA graphs and draft-length schedules before the server starts."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits with its status."""
+    if hasattr(signal, "SIGPIPE"):
+        # When the reader (head, less) leaves, end in silence as Unix tools do.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit status; errors are one line each."""
+    try:
+        result = cli.main(list(arguments), prog_name="specgrid", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "specgrid"
+        return _fail(f"{error.format_message()} (see `{path} --help`)", path)
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except ValueError as error:
+        from specgrid._errors import ConfigError, ScheduleError
+
+        if isinstance(error, (ConfigError, ScheduleError)):
+            return _fail(str(error))
+        raise
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, prefix: str = "specgrid") -> int:
+    line = " ".join(message.split())
+    click.echo(f"{prefix}: {line}", err=True)
+    return 2

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coverage map: one row a query length, batches from left to right.
+
+A cell stands for one batch, or for a run of batches when there are more of them than
+columns; it shows the worst any of its batches meets, so a hole is never drawn over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specgrid.cli._output import Printer, Style
+
+MAX_ROWS = 24
+
+# Worst last: what a cell shows when its batches differ.
+_KINDS = ("empty", "FULL", "PIECEWISE", "hidden", "NONE")
+_PLAIN = {"empty": " ", "FULL": "#", "PIECEWISE": "p", "hidden": "h", "NONE": "."}
+_FANCY = {"empty": " ", "FULL": "█", "PIECEWISE": "▒", "hidden": "▓", "NONE": "·"}
+_STYLES: dict[str, Style] = {
+    "empty": "",
+    "FULL": "good",
+    "PIECEWISE": "warn",
+    "hidden": "bad",
+    "NONE": "bad",
+}
+_LEGEND = {
+    "FULL": "FULL graph",
+    "PIECEWISE": "PIECEWISE graph only",
+    "hidden": "own FULL graph captured but hidden by another query length's",
+    "NONE": "no graph",
+}
+
+
+def draw_map(stretches: Sequence[dict[str, Any]], widest: int, out: Printer) -> None:
+    """Draws the map and its legend.
+
+    Args:
+        stretches: query_len, batch_lo, batch_hi, mode and hidden of each.
+        widest: the last batch, requests.
+        out: where to draw.
+    """
+    rows: dict[int, list[str]] = {}
+    columns = min(widest, max(16, min(out.width - 20, 100)))
+    for s in stretches:
+        cells = rows.setdefault(s["query_len"], ["empty"] * columns)
+        kind = "hidden" if s["hidden"] and s["mode"] != "FULL" else s["mode"]
+        first = (s["batch_lo"] - 1) * columns // widest
+        last = (s["batch_hi"] - 1) * columns // widest
+        for i in range(first, last + 1):
+            cells[i] = max(cells[i], kind, key=_KINDS.index)
+    signs = _FANCY if out.terminal else _PLAIN
+    label = "query length"
+    out.line(f"{label:>12}  {_scale(columns, widest)}", "dim")
+    for query_len, cells in list(rows.items())[:MAX_ROWS]:
+        parts: list[tuple[str, Style]] = [(f"{query_len:>12}  ", "")]
+        parts += [(signs[kind], _STYLES[kind]) for kind in cells]
+        out.spans(parts)
+    if len(rows) > MAX_ROWS:
+        out.line(f"... {len(rows) - MAX_ROWS} more query lengths (--json has all)")
+    seen = {kind for cells in rows.values() for kind in cells}
+    legend: list[tuple[str, Style]] = [("Legend: ", "")]
+    for kind, meaning in _LEGEND.items():
+        if kind in seen:
+            legend += [(signs[kind], _STYLES[kind]), (f" {meaning}   ", "")]
+    if widest > columns:
+        each = f"one cell is {widest / columns:.3g} batches and shows the worst of them"
+        legend.append((each, "dim"))
+    out.spans(legend)
+
+
+def _scale(columns: int, widest: int) -> str:
+    """Batch numbers over their cells: the first, the last, some between."""
+    text = [" "] * columns
+    step = max(1, columns // 6)
+    for i in [*range(0, columns - step // 2, step), columns - 1]:
+        batch = -(-(i * widest) // columns) + 1 if i < columns - 1 else widest
+        number = str(batch)
+        start = min(i, columns - len(number))
+        if start >= 0 and all(c == " " for c in text[max(start - 1, 0) : start]):
+            text[start : start + len(number)] = number
+    return "".join(text[:columns])

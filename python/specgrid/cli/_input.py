@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How every command is told about a server: one decorator, one ServeConfig.
+
+``@serve_command("explain")`` makes a click command whose function receives
+``config``, a resolved ``ServeConfig``, beside the options the command adds itself.
+Flags click does not know are vLLM's and are read by ``specgrid.io.vllm_command``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from specgrid._errors import ConfigError
+from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load
+
+_SERVER_OPTIONS: list[Callable[[Any], Any]] = [
+    click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        help="vLLM's YAML, the same as JSON, or a script with the command; - for "
+        "standard input.",
+    ),
+    click.option(
+        "--num-speculative-tokens",
+        "num_speculative_tokens",
+        metavar="K",
+        help="Draft tokens, where no --speculative-config is at hand.",
+    ),
+    click.option(
+        "--schedule",
+        "schedule",
+        metavar="JSON",
+        help="Schedule rows [first, last, k] or [first, last, context_first, "
+        "context_last, k].",
+    ),
+    click.option(
+        "--gpu",
+        metavar="NAME",
+        type=click.Choice(sorted(DEVICES), case_sensitive=False),
+        help=f"GPU to take vLLM's defaults for: {', '.join(sorted(DEVICES))}.",
+    ),
+    click.option(
+        "--device-memory-gib",
+        metavar="GIB",
+        type=click.FloatRange(1, 4096),
+        help="GPU memory to take vLLM's defaults for (80 when not given).",
+    ),
+    click.option(
+        "--platform-ceiling",
+        metavar="TOKENS",
+        type=click.IntRange(1, 65536),
+        help="Default capture ceiling: 512, or 1024 on B200 and B300.",
+    ),
+]
+
+
+class ServeCommand(click.Command):
+    """A command that keeps vLLM's flags, before and after ``--``, for our reader."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        pasted: list[str] = []
+        if "--" in args:
+            cut = args.index("--")
+            args, pasted = args[:cut], args[cut + 1 :]
+        ctx.meta["specgrid.pasted"] = pasted
+        return super().parse_args(ctx, args)
+
+
+def serve_command(
+    name: str, **attributes: Any
+) -> Callable[[Callable[..., int]], click.Command]:
+    """A decorator: ``f(config, **own_options)`` becomes the command ``name``."""
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        @click.pass_context
+        def callback(ctx: click.Context, /, **options: Any) -> int:
+            config = _read_server(ctx, options)
+            return function(config=config, **options)
+
+        wrapped: Any = callback
+        wrapped.__doc__ = function.__doc__
+        wrapped.__click_params__ = getattr(function, "__click_params__", [])
+        for option in reversed(_SERVER_OPTIONS):
+            wrapped = option(wrapped)
+        wrapped = click.argument(
+            "words",
+            nargs=-1,
+            type=click.UNPROCESSED,
+            metavar="[FLAGS]... [-- vllm serve ...]",
+        )(wrapped)
+        return click.command(
+            name,
+            cls=ServeCommand,
+            context_settings={
+                "ignore_unknown_options": True,
+                "help_option_names": ["--help"],
+                "max_content_width": 100,
+            },
+            **attributes,
+        )(wrapped)
+
+    return decorate
+
+
+def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
+    pasted = ctx.meta["specgrid.pasted"]
+    flags = list(options.pop("words"))
+    config_file = options.pop("config_file")
+    spec_tokens = options.pop("num_speculative_tokens")
+    schedule = options.pop("schedule")
+    device = _device(
+        options.pop("gpu"),
+        options.pop("device_memory_gib"),
+        options.pop("platform_ceiling"),
+    )
+    if config_file == "-":
+        if pasted:
+            raise ConfigError("--config - and a command after `--`: give one of them")
+        config_file, pasted = None, [sys.stdin.read()]
+    if not (pasted or flags or config_file or spec_tokens or schedule):
+        raise click.UsageError(
+            "no server given; paste its command after `--`, as in "
+            f"`{ctx.command_path} -- vllm serve MODEL --max-num-seqs 256`",
+            ctx,
+        )
+    return load(
+        pasted,
+        config_file,
+        flags,
+        device,
+        num_speculative_tokens=spec_tokens,
+        schedule=schedule,
+    )
+
+
+def _device(
+    gpu: str | None, memory_gib: float | None, ceiling: int | None
+) -> Device | None:
+    device = None if gpu is None else DEVICES[gpu.lower()]
+    if memory_gib is not None:
+        device = dataclasses.replace(
+            device or Device(),
+            memory_gib=memory_gib,
+            name=f"a GPU with {memory_gib:g} GiB",
+            assumed=False,
+        )
+    if ceiling is not None:
+        device = dataclasses.replace(
+            device or Device(), platform_ceiling=ceiling, ceiling_assumed=False
+        )
+    return device
+
+
+__all__ = ["ServeCommand", "serve_command"]

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single values out of flags, JSON and YAML, checked, with a remedy in each error.
+
+What a setting means is in ``vllm_config.py``; how flags are written is in
+``vllm_command.py``. Here is only what makes a text a number, a list or a mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import Any
+
+from specgrid._errors import ConfigError
+from specgrid.io.vllm_command import human_int, short
+
+MAX_INT = 2**31 - 1
+#: vLLM accepts longer lists, but a person did not write one.
+MAX_CAPTURE_SIZES = 65_536
+CUDAGRAPH_MODES = (
+    "NONE",
+    "PIECEWISE",
+    "FULL",
+    "FULL_DECODE_ONLY",
+    "FULL_AND_PIECEWISE",
+)
+# vllm/config/compilation.py: CompilationMode; only the last splits into pieces.
+_COMPILATION_MODES = (
+    "NONE",
+    "STOCK_TORCH_COMPILE",
+    "DYNAMO_TRACE_ONCE",
+    "VLLM_COMPILE",
+)
+
+
+def integer(
+    value: Any, where: str, low: int, *, high: int = MAX_INT, human: bool = False
+) -> int:
+    """A whole number from a flag, JSON or YAML, or a ConfigError that says why not."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    number: int | None = None
+    if isinstance(value, bool):
+        pass
+    elif isinstance(value, int):
+        number = value
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    elif isinstance(value, str):
+        try:
+            number = human_int(value) if human else int(value)
+        except ValueError:
+            number = None
+    if number is None:
+        remedy = "write a whole number"
+        if isinstance(value, str) and not human:
+            with contextlib.suppress(ValueError):
+                remedy = f"vLLM takes no suffix here: write {human_int(value)}"
+        raise ConfigError(f"{where} is {short(value)}; {remedy}")
+    if not low <= number <= high:
+        raise ConfigError(
+            f"{where} is {short(str(value))}; write a whole number from {low} to {high}"
+        )
+    return number
+
+
+def load_json(text: str, where: str, *, human: bool = False) -> Any:
+    """JSON from a flag, or a ConfigError that names the usual quoting mistakes."""
+    if human:
+        # vLLM expands 8k and 8K in this JSON, outside quoted strings.
+        parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+        parts[::2] = [
+            re.sub(
+                r"\b\d+(?:\.\d+)?[kKmMgGtT]\b",
+                lambda m: _expanded(m[0]),
+                part,
+            )
+            for part in parts[::2]
+        ]
+        text = "".join(parts)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{where} is nested too deeply for a setting") from None
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at character {error.pos + 1}"
+        near = text[max(0, error.pos - 12) : error.pos + 12]
+    except ValueError as error:
+        problem, near = " ".join(str(error).split()), text[:24]
+    remedy = "put the whole JSON in single quotes, with double quotes inside"
+    if any(c in text for c in "“”„‘’"):
+        remedy = "replace the typographic quotation marks by plain ones"
+    elif re.match(r"\s*[{\[]\s*'", text):
+        remedy = "JSON wants double quotes inside, single quotes around the whole"
+    raise ConfigError(
+        f"{where} is not valid JSON ({problem}, near {short(near)!r}); {remedy}"
+    )
+
+
+def _expanded(text: str) -> str:
+    try:
+        return str(human_int(text))
+    except ValueError:
+        return text
+
+
+def size_list(value: Any, where: str) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        raise ConfigError(f"{where} is {short(value)}; write a list of token counts")
+    if len(value) > MAX_CAPTURE_SIZES:
+        raise ConfigError(
+            f"{where} has {len(value)} sizes; at most {MAX_CAPTURE_SIZES} are read"
+        )
+    for item in value:
+        if isinstance(item, str) and re.search(r"[,\[\]]", item):
+            raise ConfigError(
+                f"{where} is {short(item)}; separate the sizes by blanks, as in "
+                "--cudagraph-capture-sizes 1 2 4 8"
+            )
+    return tuple(integer([item], where, -MAX_INT) for item in value)
+
+
+def graph_mode_name(value: Any, origin: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2:
+        return CUDAGRAPH_MODES[value]
+    mode = str(value).upper()
+    if mode not in CUDAGRAPH_MODES:
+        raise ConfigError(
+            f"{origin}: cudagraph_mode is {short(value)}; choose one of "
+            + ", ".join(CUDAGRAPH_MODES)
+        )
+    return mode
+
+
+def compilation_mode(value: Any, origin: str, level: int) -> str:
+    if value is None:
+        return "VLLM_COMPILE" if level > 0 else "NONE"
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 3:
+        return _COMPILATION_MODES[value]
+    mode = str(value).upper()
+    if mode not in _COMPILATION_MODES:
+        raise ConfigError(
+            f"{origin}: mode is {short(value)}; choose 0 to 3 or one of "
+            + ", ".join(_COMPILATION_MODES)
+        )
+    return mode
+
+
+def guess_method(draft: str) -> str:
+    name = draft.lower()
+    for method in ("eagle3", "eagle", "dflash", "dspark"):
+        if method in name:
+            return method
+    return "mtp" if "mtp" in name else "draft_model"
+
+
+def both_set(name: str, flag: str, other: str) -> ConfigError:
+    return ConfigError(
+        f"{flag} and {other} both set {name}; vLLM refuses to start: keep one of them"
+    )
