@@ -7,20 +7,36 @@ underscore is private. Importing this needs NumPy and nothing else.
 
 from __future__ import annotations
 
+from specgrid._budget import Budget, Drafter
 from specgrid._capture import CaptureSizes, Note, align_sizes, capture_sizes
+from specgrid._costs import Costs
 from specgrid._coverage import Coverage, CoverageRun, TierCoverage
 from specgrid._errors import ConfigError, ScheduleError
 from specgrid._graphs import CandidateTable, Graph, GraphSet, Served
 from specgrid._lookup import Lookup, Tier
+from specgrid._plan import (
+    CapturePlan,
+    FrontierPoint,
+    evaluate_captures,
+    plan_captures,
+)
+from specgrid._plan_value import CaptureValue
 from specgrid._schedule import Schedule
 from specgrid._version import __version__
+from specgrid._workload import Workload
 
 __all__ = [
+    "Budget",
     "CandidateTable",
+    "CapturePlan",
     "CaptureSizes",
+    "CaptureValue",
     "ConfigError",
+    "Costs",
     "Coverage",
     "CoverageRun",
+    "Drafter",
+    "FrontierPoint",
     "Graph",
     "GraphSet",
     "Lookup",
@@ -30,7 +46,10 @@ __all__ = [
     "Served",
     "Tier",
     "TierCoverage",
+    "Workload",
     "__version__",
     "align_sizes",
     "capture_sizes",
+    "evaluate_captures",
+    "plan_captures",
 ]

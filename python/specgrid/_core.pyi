@@ -92,3 +92,42 @@ class GraphTable:
     def bind_dispatch(
         self, graph_type: Callable[..., Any], refuse: Callable[..., Any]
     ) -> Callable[..., Any]: ...
+
+# ---- plan ------------------------------------------------------------------------
+
+_Points = tuple[_Int64, _Int64, _Int64]
+_Labels = tuple[bool, int, _Int64, _Int64, _Int64, _Int64]
+
+class SharedProblem:
+    def __init__(
+        self,
+        *,
+        query_lens: _Int64,
+        max_num_seqs: int,
+        max_decode_tokens: int,
+        max_size: int,
+        one_ladder: bool,
+        piecewise: bool,
+        decode: _Int64,
+        mixed: _Int64,
+        full_time: _Int64,
+        piecewise_time: _Int64,
+        sizes: _Int64,
+        forced: _Int64,
+        graphs_each: _Int64,
+        graph_bytes: _Int64,
+        graph_seconds: _Int64,
+        pool_bytes: _Int64,
+        graph_limits: _Int64,
+    ) -> None: ...
+    def frontier(self, budget: int, num_threads: int) -> _Points: ...
+    def unlimited(self) -> _Points: ...
+    def labels(self, limits: _Int64, max_labels: int) -> _Labels: ...
+    def least(self) -> _Int64: ...
+
+class LadderProblem:
+    def __init__(self, *, lengths: _Int64, steps: _Int64, limits: _Int64) -> None: ...
+    def frontier(self, budget: int, plain: bool, num_threads: int) -> _Points: ...
+    def unlimited(self) -> _Points: ...
+    def labels(self, limits: _Int64, max_labels: int) -> _Labels: ...
+    def least(self) -> _Int64: ...
