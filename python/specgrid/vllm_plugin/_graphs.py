@@ -233,18 +233,25 @@ def _answer(original: Callable[..., None], manager: Any) -> Any:
     if shape is None:
         return LEAVE
     plan = _plan.of(config, settings)
-    if plan is not None and plan.graphs is not None and is_target(manager):
-        captured, candidates = _plan.objects(plan, shape)
+    policy = settings.policy
+    if plan is not None and is_target(manager):
+        policy = plan.policy or "plan"
+    if plan is not None and policy == "plan":
+        if not shape.decode_mode or shape.varlen_decode:
+            return LEAVE
+        captured, candidates = _plan.objects(
+            plan, shape.lora_cases, shape.max_num_seqs
+        )
     else:
-        captured, candidates = objects(table_of(shape, settings.policy))
+        captured, candidates = objects(table_of(shape, policy))
     if settings.shadow:
         original(manager)
         _compare(manager, captured, candidates)
         return None
     manager._capture_descs.update(captured)
     manager._candidates.update(candidates)
-    if is_target(manager):
-        _announce(shape, settings.policy)
+    if is_target(manager) and policy != "plan":
+        _announce(shape, policy)
     return None
 
 

@@ -31,8 +31,11 @@ def _fill(vllm_config: Any) -> None:
     settings = _settings.read(vllm_config)
     plan = _plan.of(vllm_config, settings)
     if plan is not None:
-        _use(compilation, plan.sizes)
-        return
+        reason = _plan.misfit(plan, vllm_config)
+        if reason is None:
+            _use(compilation, plan.sizes)
+            return
+        _plan.drop(vllm_config, settings, reason)
     if compilation.cudagraph_capture_sizes is not None:
         return
     explicit_max = compilation.max_cudagraph_capture_size
