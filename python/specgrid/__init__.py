@@ -11,6 +11,7 @@ from specgrid._budget import Budget, Drafter
 from specgrid._capture import CaptureSizes, Note, align_sizes, capture_sizes
 from specgrid._costs import Costs
 from specgrid._coverage import Coverage, CoverageRun, TierCoverage
+from specgrid._drafts import DraftGraph, DraftGraphs
 from specgrid._errors import ConfigError, ScheduleError
 from specgrid._graphs import CandidateTable, Graph, GraphSet, Served
 from specgrid._lookup import Lookup, Tier
@@ -35,6 +36,8 @@ __all__ = [
     "Costs",
     "Coverage",
     "CoverageRun",
+    "DraftGraph",
+    "DraftGraphs",
     "Drafter",
     "FrontierPoint",
     "Graph",
