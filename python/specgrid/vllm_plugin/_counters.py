@@ -120,6 +120,31 @@ def server() -> str:
     return os.environ.setdefault(_SERVER, f"{time.time_ns():x}-{os.getpid()}")
 
 
+def is_first() -> bool:
+    """Whether this process is the first one of its server."""
+    return _SERVER not in os.environ
+
+
+def publish(document: dict[str, Any]) -> None:
+    """Write what this process has to say, for doctor; silent where it cannot."""
+    folder = root() / server()
+    path = folder / f"process-{os.getpid()}.json"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        scratch = path.with_suffix(".tmp")
+        scratch.write_text(json.dumps(document))
+        scratch.replace(path)
+
+
+def published(name: str) -> list[dict[str, Any]]:
+    """What the processes of one server published."""
+    found = []
+    for path in sorted((root() / name).glob("process-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(json.loads(path.read_text()))
+    return found
+
+
 _SERVER: Final = "SPECGRID_SERVER"
 _serial = itertools.count()
 

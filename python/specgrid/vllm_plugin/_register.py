@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from specgrid import _backend
@@ -47,11 +49,17 @@ SEAMS: tuple[Seam, ...] = (
 _reason = "register() has not run in this process"
 _active = False
 _register_us = 0.0
+_publishing = True
 
 
-def register() -> None:
-    """Install the seams; a second call changes nothing."""
-    global _active, _reason, _register_us
+def register(*, publish: bool = True) -> None:
+    """Install the seams; a second call changes nothing.
+
+    Args:
+        publish: Whether this process belongs to a server and says so; doctor does
+            not.
+    """
+    global _active, _reason, _register_us, _publishing
     if _active:
         return
     if _settings.disabled():
@@ -59,15 +67,49 @@ def register() -> None:
         _log.info("%s", _reason)
         return
     start = time.perf_counter()
-    _backend.active()
-    _counters.server()
+    _publishing = publish
+    if publish:
+        if _counters.is_first():
+            _counters.remove_dead()
+        _counters.server()
     for seam in SEAMS:
         seam.install()
         if seam.state == WAITING:
-            _imports.when_imported(seam.module, seam.install)
+            _imports.when_imported(seam.module, partial(_install_late, seam))
     _active, _reason = True, ""
     _register_us = (time.perf_counter() - start) * 1e6
     _log.info("%s", _summary())
+    version = _vllm_version()
+    if not version.startswith(TESTED):
+        _log.info(
+            "vLLM %s is not among the tested versions (%s*); every seam was checked "
+            "against it one by one",
+            version,
+            TESTED,
+        )
+    _publish()
+
+
+def _install_late(seam: Seam) -> None:
+    seam.install()
+    _publish()
+
+
+def _publish() -> None:
+    """Leave what is active here where `specgrid doctor` finds it, if it can."""
+    if not _publishing:
+        return
+    names = {state: [s.name for s in SEAMS if s.state == state] for state in _STATES}
+    left = {s.name: s.reason for s in SEAMS if s.state == LEFT}
+    info = getattr(sys.modules.get("vllm.logger"), "_vllm_process_info", None)
+    name = info[0] if info else multiprocessing.current_process().name
+    _counters.publish({"process": name, "pid": os.getpid(), **names, "reasons": left})
+
+
+TESTED = "0.33."
+"""Prefix of the vLLM versions the tests run against."""
+
+_STATES = (ACTIVE, WAITING, LEFT)
 
 
 def undo() -> None:
