@@ -3,9 +3,10 @@
 
     python engine_runs.py RUNS.json RESULTS.json
 
-RUNS.json holds a list of runs: {"name", "policy"?, "settings"?, "schedule"?,
-"prompts", "disable"?}. All but three-process runs share one process and one import.
-Prompts are token ids, output is greedy, so runs are comparable token for token.
+RUNS.json holds the model folder and a list of runs: name, prompt_lengths,
+output_lengths, and where wanted settings (of the plug-in), schedule (vLLM's field),
+disable and engine_args. All runs share one import of vLLM. Prompts are token ids and
+sampling is greedy, so runs can be compared token for token.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 
 
 def run(model: str, job: dict[str, Any]) -> dict[str, Any]:
+    import vllm.plugins
     from vllm import LLM, SamplingParams
 
     from specgrid import vllm_plugin
     from specgrid.vllm_plugin import _counters
 
+    vllm.plugins.plugins_loaded = True  # this process decides, run by run
     if job.get("disable"):
         vllm_plugin.undo()
     else:
@@ -81,8 +84,8 @@ def run(model: str, job: dict[str, Any]) -> dict[str, Any]:
         "tokens": [list(o.outputs[0].token_ids) for o in outputs],
         "metrics": metrics,
         "counts": counts,
-        "seams": {s["seam"]: [s["state"], s["reason"], s["calls"]] for s in status["seams"]},
-        "table": None,
+        "seams": {s["seam"]: s["state"] for s in status["seams"]},
+        "processes": _counters.published(_counters.server()),
     }
     llm.llm_engine.engine_core.shutdown()
     del llm
