@@ -108,7 +108,7 @@ class RawSettings:
         entry_point: "server", "offline" (the ``LLM`` class) or "batch".
         unused: flags vLLM knows that do not touch capture sizes or schedules.
         unknown: flags vLLM 0.33.0 does not have, each with a hint where one fits.
-        notes: facts worth telling the user, such as values vLLM will drop.
+        replaced: JSON values vLLM drops for dotted flags of the same setting, told.
     """
 
     values: dict[str, Given] = field(default_factory=dict)
@@ -116,17 +116,17 @@ class RawSettings:
     entry_point: str = "server"
     unused: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
 
     def update(self, later: RawSettings) -> None:
-        """Lays ``later`` over this: its values win, its notes are added."""
+        """Lays ``later`` over this: its values win, the rest is added."""
         self.values.update(later.values)
         self.environment.update(later.environment)
         if later.entry_point != "server":
             self.entry_point = later.entry_point
         self.unused += later.unused
         self.unknown += later.unknown
-        self.notes += later.notes
+        self.replaced += later.replaced
 
 
 def human_int(text: str) -> int:
@@ -415,7 +415,7 @@ class _FlagReader:
                 continue
             earlier = self._raw.values.get(setting)
             if earlier is not None:
-                self._raw.notes.append(
+                self._raw.replaced.append(
                     f"{flag}.* replaces all of {earlier.origin}, which vLLM drops: "
                     "it does not merge JSON with dotted flags. Write everything in "
                     "one form."
@@ -435,7 +435,7 @@ class _FlagReader:
                 f"{short(self._raw.values['model'].value)}; paste the whole command "
                 "after `--`, or check for a missing quotation mark around a JSON value"
             )
-        self._raw.values["model"] = Given(word, self._where("model"))
+        self._raw.values["model"] = Given(word, self._file or "command line")
 
     def _flag(self, words: Sequence[str], i: int) -> int:
         word, has_value, inline = words[i - 1].partition("=")
@@ -576,6 +576,8 @@ def short(value: object, limit: int = 60) -> str:
     """A value as it can stand in a one-line message, whatever its size."""
     if isinstance(value, str):
         text = value if len(value) <= limit else value[: limit - 3] + "..."
+        if not text.strip():
+            return repr(text)
         return "".join(c if c.isprintable() else " " for c in text)
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = limit
