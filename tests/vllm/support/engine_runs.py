@@ -31,12 +31,12 @@ def run(model: str, job: dict[str, Any]) -> dict[str, Any]:
     from specgrid import vllm_plugin
     from specgrid.vllm_plugin import _counters
 
+    os.environ[_counters._SERVER] = f"run-{job['name']}-{os.getpid()}"
     vllm.plugins.plugins_loaded = True  # this process decides, run by run
     if job.get("disable"):
         vllm_plugin.undo()
     else:
         vllm_plugin.register()
-    os.environ[_counters._SERVER] = f"run-{job['name']}-{os.getpid()}"
     speculative = {
         "method": "ngram",
         "num_speculative_tokens": 4,
