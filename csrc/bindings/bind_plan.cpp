@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -107,12 +109,22 @@ Resources limits_from(const Int64Array& limits) {
   return {limit(values[0]), limit(values[1]), limit(values[2])};
 }
 
-py::tuple solve_dag_labels(const PlanDag& dag, const Int64Array& limits,
-                           std::size_t max_labels) {
+template <typename Problem>
+py::tuple labels_of(const Problem& problem, const Int64Array& limits,
+                    std::size_t max_labels) {
   const Resources most = limits_from(limits);
   return labels_tuple(interruptible([&](const StopRequested& stop) {
-    return solve_labels(dag, most, max_labels, stop);
+    return solve_labels(problem.dag(1), most, max_labels, stop);
   }));
+}
+
+template <typename Problem>
+py::array_t<std::int64_t> least_of(const Problem& problem) {
+  const Resources least = interruptible([&](const StopRequested&) {
+    return least_to_go(problem.dag(1)).front();
+  });
+  return to_array(
+      std::vector<std::int64_t>{least.graphs, least.bytes, least.seconds});
 }
 
 SharedProblem shared_from(
@@ -191,19 +203,36 @@ SharedProblem shared_from(
   return problem;
 }
 
-// The problem and the graph over it; the graph refers to the problem.
-struct Shared {
+// The problem and the graph over it; each refers to the one before it. Arcs are
+// worked out when first needed, by whichever solver comes first.
+class Shared {
+ public:
   explicit Shared(SharedProblem given)
-      : problem(std::move(given)), dag(problem) {}
-  SharedProblem problem;
-  SharedListDag dag;
+      : problem_(std::move(given)), dag_(problem_) {}
+
+  [[nodiscard]] const PlanDag& dag(int num_threads) const {
+    std::call_once(once_, [&] { kept_.emplace(dag_, num_threads); });
+    return *kept_;
+  }
+
+ private:
+  SharedProblem problem_;
+  SharedListDag dag_;
+  mutable std::once_flag once_;
+  mutable std::optional<KeptDag> kept_;
 };
 
-struct Ladders {
+class Ladders {
+ public:
   explicit Ladders(std::vector<Ladder> given)
-      : ladders(std::move(given)), dag(ladders) {}
-  std::vector<Ladder> ladders;
-  LadderDag dag;
+      : ladders(std::move(given)), dag_(ladders) {}
+
+  [[nodiscard]] const PlanDag& dag(int /*num_threads*/) const { return dag_; }
+
+  const std::vector<Ladder> ladders;
+
+ private:
+  LadderDag dag_;
 };
 
 std::vector<Ladder> ladders_from(const Int64Array& lengths,
@@ -247,13 +276,6 @@ std::vector<Ladder> ladders_from(const Int64Array& lengths,
   return ladders;
 }
 
-py::array_t<std::int64_t> least_of(const PlanDag& dag) {
-  const Resources least = interruptible(
-      [&](const StopRequested&) { return least_to_go(ArcTable(dag)).front(); });
-  return to_array(
-      std::vector<std::int64_t>{least.graphs, least.bytes, least.seconds});
-}
-
 void check_budget(std::int64_t budget) {
   require(budget >= 0 && budget <= 1'000'000, "budget out of range");
 }
@@ -291,28 +313,25 @@ void bind_plan(py::module_& m) {
           py::arg("graph_limits").noconvert())
       .def(
           "frontier",
-          [](const Shared& shared, std::int64_t budget, int num_threads) {
+          [](const Shared& problem, std::int64_t budget, int num_threads) {
             check_budget(budget);
             return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_frontier(shared.dag, budget, num_threads, stop);
+              return solve_frontier(problem.dag(num_threads), budget,
+                                    num_threads, stop);
             }));
           },
           py::arg("budget"), py::arg("num_threads"))
       .def(
           "unlimited",
-          [](const Shared& shared) {
+          [](const Shared& problem, int num_threads) {
             return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_unlimited(shared.dag, stop);
+              return solve_unlimited(problem.dag(num_threads), stop);
             }));
-          })
-      .def("least", [](const Shared& shared) { return least_of(shared.dag); })
-      .def(
-          "labels",
-          [](const Shared& shared, const Int64Array& limits,
-             std::size_t max_labels) {
-            return solve_dag_labels(shared.dag, limits, max_labels);
           },
-          py::arg("limits").noconvert(), py::arg("max_labels"));
+          py::arg("num_threads"))
+      .def("labels", &labels_of<Shared>, py::arg("limits").noconvert(),
+           py::arg("max_labels"))
+      .def("least", &least_of<Shared>);
 
   py::class_<Ladders>(m, "LadderProblem")
       .def(py::init([](const Int64Array& lengths, const Int64Array& steps,
@@ -333,22 +352,9 @@ void bind_plan(py::module_& m) {
             }));
           },
           py::arg("budget"), py::arg("plain"), py::arg("num_threads"))
-      .def(
-          "unlimited",
-          [](const Ladders& problem) {
-            return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_unlimited(problem.dag, stop);
-            }));
-          })
-      .def("least",
-           [](const Ladders& problem) { return least_of(problem.dag); })
-      .def(
-          "labels",
-          [](const Ladders& problem, const Int64Array& limits,
-             std::size_t max_labels) {
-            return solve_dag_labels(problem.dag, limits, max_labels);
-          },
-          py::arg("limits").noconvert(), py::arg("max_labels"));
+      .def("labels", &labels_of<Ladders>, py::arg("limits").noconvert(),
+           py::arg("max_labels"))
+      .def("least", &least_of<Ladders>);
 }
 
 }  // namespace specgrid

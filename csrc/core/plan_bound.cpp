@@ -9,7 +9,6 @@
 namespace specgrid {
 namespace {
 
-constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double arc_price(const Prices& prices, const Arc& arc) {
@@ -20,22 +19,6 @@ double arc_price(const Prices& prices, const Arc& arc) {
 }
 
 }  // namespace
-
-ArcTable::ArcTable(const PlanDag& dag)
-    : dag_(dag), num_nodes_(dag.num_nodes()) {
-  std::vector<Arc> arcs;
-  starts_.push_back(0);
-  for (std::int32_t node = 0; node < num_nodes_; ++node) {
-    dag.arcs_into(node, arcs);
-    if (arcs_.size() + arcs.size() > kMaxKeptArcs) {
-      kept_ = false;
-      arcs_ = {};
-      return;
-    }
-    arcs_.insert(arcs_.end(), arcs.begin(), arcs.end());
-    starts_.push_back(arcs_.size());
-  }
-}
 
 double priced(const Prices& prices, const Resources& used) {
   double sum = 0;
@@ -51,28 +34,29 @@ bool within(const Resources& used, const Resources& limits) {
          used.seconds <= limits.seconds;
 }
 
-LabelPoint cheapest_path(const ArcTable& table, const Prices& prices) {
-  const auto num = static_cast<std::size_t>(table.num_nodes());
+LabelPoint cheapest_path(const PlanDag& dag, const Prices& prices) {
+  std::vector<Arc> scratch;
+  const auto num = static_cast<std::size_t>(dag.num_nodes());
   std::vector<double> best(num, kInfinity);
   std::vector<Arc> by(num);
   best[0] = 0;
-  for (std::int32_t node = 1; node < table.num_nodes(); ++node) {
+  for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
     const auto at = static_cast<std::size_t>(node);
-    table.for_arcs(node, [&](const Arc& arc) {
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
       const double value =
           best[static_cast<std::size_t>(arc.from)] + arc_price(prices, arc);
       if (value < best[at]) {
         best[at] = value;
         by[at] = arc;
       }
-    });
+    }
   }
   LabelPoint point;
   if (best.back() == kInfinity) return point;
   point.time = 0;
-  for (std::int32_t node = table.num_nodes() - 1; node != 0;) {
+  for (std::int32_t node = dag.num_nodes() - 1; node != 0;) {
     const Arc& arc = by[static_cast<std::size_t>(node)];
-    const std::int64_t entry = table.dag().entry(node);
+    const std::int64_t entry = dag.entry(node);
     if (entry != kNoEntry) point.entries.push_back(entry);
     point.time += arc.time;
     point.used.graphs += arc.graphs;
@@ -84,40 +68,42 @@ LabelPoint cheapest_path(const ArcTable& table, const Prices& prices) {
   return point;
 }
 
-std::vector<double> priced_to_go(const ArcTable& table, const Prices& prices) {
-  std::vector<double> to_go(static_cast<std::size_t>(table.num_nodes()),
+std::vector<double> priced_to_go(const PlanDag& dag, const Prices& prices) {
+  std::vector<Arc> scratch;
+  std::vector<double> to_go(static_cast<std::size_t>(dag.num_nodes()),
                             kInfinity);
   to_go.back() = 0;
-  for (std::int32_t node = table.num_nodes() - 1; node > 0; --node) {
+  for (std::int32_t node = dag.num_nodes() - 1; node > 0; --node) {
     const double rest = to_go[static_cast<std::size_t>(node)];
     if (rest == kInfinity) continue;
-    table.for_arcs(node, [&](const Arc& arc) {
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
       double& there = to_go[static_cast<std::size_t>(arc.from)];
       there = std::min(there, rest + arc_price(prices, arc));
-    });
+    }
   }
   return to_go;
 }
 
-std::vector<Resources> least_to_go(const ArcTable& table) {
+std::vector<Resources> least_to_go(const PlanDag& dag) {
+  std::vector<Arc> scratch;
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
-  std::vector<Resources> to_go(static_cast<std::size_t>(table.num_nodes()),
+  std::vector<Resources> to_go(static_cast<std::size_t>(dag.num_nodes()),
                                {kFar, kFar, kFar});
   to_go.back() = {};
-  for (std::int32_t node = table.num_nodes() - 1; node > 0; --node) {
+  for (std::int32_t node = dag.num_nodes() - 1; node > 0; --node) {
     const Resources rest = to_go[static_cast<std::size_t>(node)];
     if (rest.graphs >= kFar) continue;
-    table.for_arcs(node, [&](const Arc& arc) {
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
       Resources& there = to_go[static_cast<std::size_t>(arc.from)];
       there.graphs = std::min(there.graphs, rest.graphs + arc.graphs);
       there.bytes = std::min(there.bytes, rest.bytes + arc.bytes);
       there.seconds = std::min(there.seconds, rest.seconds + arc.seconds);
-    });
+    }
   }
   return to_go;
 }
 
-PriceSearch search_prices(const ArcTable& table, const Resources& limits,
+PriceSearch search_prices(const PlanDag& dag, const Resources& limits,
                           const StopRequested& stop) {
   PriceSearch search;
   search.bound = -kInfinity;
@@ -130,7 +116,7 @@ PriceSearch search_prices(const ArcTable& table, const Resources& limits,
   };
   // One trial: the path for these prices, its bound, and what it teaches.
   auto attempt = [&](const Prices& prices) {
-    LabelPoint point = cheapest_path(table, prices);
+    LabelPoint point = cheapest_path(dag, prices);
     if (point.time >= kNoPlan) return point;
     const double bound = static_cast<double>(point.time) +
                          priced(prices, point.used) - priced(prices, limits);

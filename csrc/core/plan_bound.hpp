@@ -16,49 +16,20 @@ namespace specgrid {
 // Price of a graph, a byte unit and a second unit, in time.
 using Prices = std::array<double, 3>;
 
-// All arcs of a graph, worked out once.
-class ArcTable {
- public:
-  explicit ArcTable(const PlanDag& dag);
-
-  [[nodiscard]] std::int32_t num_nodes() const { return num_nodes_; }
-  // Calls visit(arc) for every arc into the node.
-  template <typename Visit>
-  void for_arcs(std::int32_t node, Visit visit) const {
-    const auto at = static_cast<std::size_t>(node);
-    if (kept_) {
-      for (std::size_t i = starts_[at]; i < starts_[at + 1]; ++i)
-        visit(arcs_[i]);
-      return;
-    }
-    std::vector<Arc> arcs;
-    dag_.arcs_into(node, arcs);
-    for (const Arc& arc : arcs) visit(arc);
-  }
-  [[nodiscard]] const PlanDag& dag() const { return dag_; }
-
- private:
-  const PlanDag& dag_;
-  std::int32_t num_nodes_;
-  bool kept_ = true;
-  std::vector<Arc> arcs_;
-  std::vector<std::size_t> starts_;
-};
-
 [[nodiscard]] double priced(const Prices& prices, const Resources& used);
 [[nodiscard]] bool within(const Resources& used, const Resources& limits);
 
 // The path of least time + prices x resources. Its value minus prices x limits
 // is the bound. `time` is kNoPlan where there is no path at all.
-[[nodiscard]] LabelPoint cheapest_path(const ArcTable& table,
+[[nodiscard]] LabelPoint cheapest_path(const PlanDag& dag,
                                        const Prices& prices);
 
 // From each node to the end: least time + prices x resources.
-[[nodiscard]] std::vector<double> priced_to_go(const ArcTable& table,
+[[nodiscard]] std::vector<double> priced_to_go(const PlanDag& dag,
                                                const Prices& prices);
 
 // From each node to the end: the least of each resource, taken alone.
-[[nodiscard]] std::vector<Resources> least_to_go(const ArcTable& table);
+[[nodiscard]] std::vector<Resources> least_to_go(const PlanDag& dag);
 
 struct PriceSearch {
   Prices prices{};   // of the best bound
@@ -68,7 +39,7 @@ struct PriceSearch {
   bool stopped = false;
 };
 
-[[nodiscard]] PriceSearch search_prices(const ArcTable& table,
+[[nodiscard]] PriceSearch search_prices(const PlanDag& dag,
                                         const Resources& limits,
                                         const StopRequested& stop);
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace specgrid {
@@ -43,8 +44,10 @@ class PlanDag {
  public:
   virtual ~PlanDag() = default;
   [[nodiscard]] virtual std::int32_t num_nodes() const = 0;
-  // Replaces `out` by the arcs that end in `node`, by ascending `from`.
-  virtual void arcs_into(std::int32_t node, std::vector<Arc>& out) const = 0;
+  // The arcs that end in `node`, by ascending `from`; they may be put in
+  // `scratch`, and are valid while neither it nor the graph changes.
+  [[nodiscard]] virtual std::span<const Arc> arcs_into(
+      std::int32_t node, std::vector<Arc>& scratch) const = 0;
   // Starts of the groups, ascending; one more for the end, which is the sink.
   // Without groups it holds the sink alone.
   [[nodiscard]] virtual const std::vector<std::int32_t>& group_starts()
@@ -53,6 +56,25 @@ class PlanDag {
   [[nodiscard]] virtual std::int32_t graph_limit(std::int32_t node) const = 0;
   // Appends what choosing `node` captures (a size, or a ladder and an index).
   [[nodiscard]] virtual std::int64_t entry(std::int32_t node) const = 0;
+};
+
+// A graph whose arcs are worked out once, by several threads, and kept; or,
+// where they are too many to keep, each time they are asked for.
+class KeptDag final : public PlanDag {
+ public:
+  // `dag` must outlive this.
+  KeptDag(const PlanDag& dag, int num_threads);
+
+  [[nodiscard]] std::int32_t num_nodes() const override;
+  [[nodiscard]] std::span<const Arc> arcs_into(
+      std::int32_t node, std::vector<Arc>& scratch) const override;
+  [[nodiscard]] const std::vector<std::int32_t>& group_starts() const override;
+  [[nodiscard]] std::int32_t graph_limit(std::int32_t node) const override;
+  [[nodiscard]] std::int64_t entry(std::int32_t node) const override;
+
+ private:
+  const PlanDag& dag_;
+  std::vector<std::vector<Arc>> arcs_;  // by node; empty: not kept
 };
 
 // A node that captures nothing (the source, the sink, a joint between ladders).

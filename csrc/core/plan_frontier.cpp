@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <span>
 #include <thread>
 #include <tuple>
 #include <utility>
 
 namespace specgrid {
 namespace {
-
-// Arcs are kept between the recurrence and the reading of the lists when they
-// fit in this many; otherwise they are worked out again.
-constexpr std::size_t kMaxKeptArcs = std::size_t{6} << 20;
 
 class Recurrence {
  public:
@@ -22,8 +19,7 @@ class Recurrence {
         num_nodes_(static_cast<std::size_t>(dag.num_nodes())),
         best_(width_ * num_nodes_, kNoPlan),
         first_(num_nodes_, 0),
-        last_(num_nodes_, -1),
-        arcs_(num_nodes_) {
+        last_(num_nodes_, -1) {
     best_[0] = 0;
     last_[0] = 0;
   }
@@ -44,8 +40,7 @@ class Recurrence {
     return best_[static_cast<std::size_t>(node) * width_ +
                  static_cast<std::size_t>(graphs)];
   }
-  void relax(std::int32_t node, std::vector<Arc>& arcs);
-  const std::vector<Arc>& arcs_of(std::int32_t node);
+  void relax(std::int32_t node, std::vector<Arc>& scratch);
   Choice& choice(std::int32_t node, std::int64_t graphs);
   void settle(std::int32_t node, std::int64_t graphs);
 
@@ -55,20 +50,16 @@ class Recurrence {
   std::vector<std::int64_t> best_;   // [node][graphs used exactly]
   std::vector<std::int64_t> first_;  // graphs range in which best_ is finite
   std::vector<std::int64_t> last_;
-  std::vector<std::vector<Arc>> arcs_;
-  std::atomic<std::size_t> num_kept_{0};
   std::vector<std::vector<Choice>> choices_;
   std::vector<Arc> scratch_;
-  std::int32_t scratch_node_ = -1;
 };
 
-void Recurrence::relax(std::int32_t node, std::vector<Arc>& arcs) {
+void Recurrence::relax(std::int32_t node, std::vector<Arc>& scratch) {
   const auto width = static_cast<std::int64_t>(width_);
-  dag_.arcs_into(node, arcs);
   std::int64_t* row = &best_[static_cast<std::size_t>(node) * width_];
   std::int64_t first = width;
   std::int64_t last = -1;
-  for (const Arc& arc : arcs) {
+  for (const Arc& arc : dag_.arcs_into(node, scratch)) {
     const auto from = static_cast<std::size_t>(arc.from);
     const std::int64_t lo = first_[from];
     const std::int64_t hi = std::min<std::int64_t>(
@@ -85,18 +76,14 @@ void Recurrence::relax(std::int32_t node, std::vector<Arc>& arcs) {
   }
   first_[static_cast<std::size_t>(node)] = std::min(first, width - 1);
   last_[static_cast<std::size_t>(node)] = last;
-  if (num_kept_.load(std::memory_order_relaxed) + arcs.size() <= kMaxKeptArcs) {
-    num_kept_.fetch_add(arcs.size(), std::memory_order_relaxed);
-    arcs_[static_cast<std::size_t>(node)] = arcs;
-  }
 }
 
 bool Recurrence::run(int num_threads, const StopRequested& stop) {
   const std::vector<std::int32_t>& starts = dag_.group_starts();
-  std::vector<Arc> arcs;
+  std::vector<Arc> scratch;
   for (std::int32_t node = 1; node < starts.front(); ++node) {
     if (stop && stop()) return false;
-    relax(node, arcs);
+    relax(node, scratch);
   }
   // Every group writes its own rows only, so threads never meet.
   const std::size_t num_groups = starts.size() - 1;
@@ -123,16 +110,6 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
   work(true);
   for (std::thread& thread : others) thread.join();
   return !stopped.load();
-}
-
-const std::vector<Arc>& Recurrence::arcs_of(std::int32_t node) {
-  const std::vector<Arc>& kept = arcs_[static_cast<std::size_t>(node)];
-  if (!kept.empty()) return kept;
-  if (scratch_node_ != node) {
-    dag_.arcs_into(node, scratch_);
-    scratch_node_ = node;
-  }
-  return scratch_;
 }
 
 Recurrence::Choice& Recurrence::choice(std::int32_t node, std::int64_t graphs) {
@@ -164,7 +141,7 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs) {
     const std::int64_t target = best(state.node, state.graphs);
     const std::size_t before = todo.size();
     Choice found;
-    for (const Arc& arc : arcs_of(state.node)) {
+    for (const Arc& arc : dag_.arcs_into(state.node, scratch_)) {
       const std::int64_t left = state.graphs - arc.graphs;
       if (left < 0 || best(arc.from, left) + arc.time != target ||
           best(arc.from, left) >= kNoPlan) {
@@ -191,8 +168,8 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs) {
 Frontier Recurrence::read(const StopRequested& stop) {
   Frontier frontier;
   const std::int32_t sink = dag_.num_nodes() - 1;
-  std::vector<Arc> last_arcs;
-  dag_.arcs_into(sink, last_arcs);
+  std::vector<Arc> last_scratch;
+  const std::span<const Arc> last_arcs = dag_.arcs_into(sink, last_scratch);
   choices_.resize(num_nodes_);
   std::int64_t reached = kNoPlan;
   for (std::size_t g = 0; g < width_; ++g) {
@@ -264,7 +241,7 @@ Frontier solve_unlimited(const PlanDag& dag, const StopRequested& stop) {
   Frontier frontier;
   std::vector<State> states(static_cast<std::size_t>(dag.num_nodes()));
   states[0].time = 0;
-  std::vector<Arc> arcs;
+  std::vector<Arc> scratch;
   const std::int32_t sink = dag.num_nodes() - 1;
   for (std::int32_t node = 1; node <= sink; ++node) {
     if (stop && stop()) {
@@ -276,8 +253,7 @@ Frontier solve_unlimited(const PlanDag& dag, const StopRequested& stop) {
       return std::tuple(s.time, s.graphs, s.entries);
     };
     std::int64_t chosen_entry = kNoEntry;
-    dag.arcs_into(node, arcs);
-    for (const Arc& arc : arcs) {
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
       const State& below = states[static_cast<std::size_t>(arc.from)];
       if (below.time >= kNoPlan) continue;
       const State next{

@@ -51,10 +51,9 @@ void drop_dominated(std::vector<Label>& labels) {
 LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
                          std::size_t max_labels, const StopRequested& stop) {
   LabelResult result;
-  const ArcTable table(dag);
-  const std::vector<Resources> least = least_to_go(table);
+  const std::vector<Resources> least = least_to_go(dag);
   result.least = least.front();
-  PriceSearch search = search_prices(table, limits, stop);
+  PriceSearch search = search_prices(dag, limits, stop);
   result.corners = std::move(search.corners);
   if (search.stopped) {
     result.stopped = true;
@@ -65,7 +64,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
     return result;
   }
 
-  const std::vector<double> to_go = priced_to_go(table, search.prices);
+  const std::vector<double> to_go = priced_to_go(dag, search.prices);
   const double credit = priced(search.prices, limits);
   // Bounds are floating point; a hair's breadth keeps ties and rounding in.
   auto ceiling = [&](std::int64_t time) {
@@ -77,11 +76,12 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
                     : std::numeric_limits<double>::infinity();
   double least_dropped = std::numeric_limits<double>::infinity();
 
-  const auto num_nodes = static_cast<std::size_t>(table.num_nodes());
+  const auto num_nodes = static_cast<std::size_t>(dag.num_nodes());
   std::vector<std::vector<Label>> labels(num_nodes);
   labels[0].emplace_back();
   std::vector<Label> found;
-  for (std::int32_t node = 1; node < table.num_nodes(); ++node) {
+  std::vector<Arc> scratch;
+  for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
     if (stop && stop()) {
       result.stopped = true;
       return result;
@@ -89,7 +89,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
     const auto at = static_cast<std::size_t>(node);
     found.clear();
     const std::int32_t counted = dag.entry(node) == kNoEntry ? 0 : 1;
-    table.for_arcs(node, [&](const Arc& arc) {
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
       const std::vector<Label>& below =
           labels[static_cast<std::size_t>(arc.from)];
       const std::int64_t from_entry = dag.entry(arc.from);
@@ -112,7 +112,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
         next.from_label = static_cast<std::uint32_t>(i);
         found.push_back(next);
       }
-    });
+    }
     drop_dominated(found);
     if (found.size() > max_labels) {
       auto better = [](const Label& x, const Label& y) {

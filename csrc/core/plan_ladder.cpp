@@ -264,9 +264,10 @@ std::int64_t LadderDag::entry(std::int32_t node) const {
   return (static_cast<std::int64_t>(ladder) << 32) + (node - joint);
 }
 
-void LadderDag::arcs_into(std::int32_t node, std::vector<Arc>& out) const {
-  out.clear();
-  if (node == 0) return;
+std::span<const Arc> LadderDag::arcs_into(std::int32_t node,
+                                          std::vector<Arc>& scratch) const {
+  scratch.clear();
+  if (node == 0) return scratch;
   const auto after = std::upper_bound(joints_.begin(), joints_.end(), node);
   const std::int32_t joint = *(after - 1);
   const auto which = static_cast<std::size_t>((after - 1) - joints_.begin());
@@ -275,10 +276,11 @@ void LadderDag::arcs_into(std::int32_t node, std::vector<Arc>& out) const {
     const Sums& tail = tails_[which - 1];
     for (std::size_t b = 0; b < tail.size(); ++b) {
       if (tail[b] >= kNoPlan) continue;
-      out.push_back({.from = joints_[which - 1] + static_cast<std::int32_t>(b),
-                     .time = tail[b]});
+      scratch.push_back(
+          {.from = joints_[which - 1] + static_cast<std::int32_t>(b),
+           .time = tail[b]});
     }
-    return;
+    return scratch;
   }
   const Ladder& ladder = ladders_[which];
   const Sums& sums = weight_sums_[which];
@@ -301,8 +303,9 @@ void LadderDag::arcs_into(std::int32_t node, std::vector<Arc>& out) const {
       arc.seconds = static_cast<std::int32_t>(ladder.graphs_each *
                                               ladder.graph_seconds[b]);
     }
-    out.push_back(arc);
+    scratch.push_back(arc);
   }
+  return scratch;
 }
 
 }  // namespace specgrid

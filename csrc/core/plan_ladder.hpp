@@ -60,7 +60,8 @@ class LadderDag final : public PlanDag {
   explicit LadderDag(const std::vector<Ladder>& ladders);
 
   [[nodiscard]] std::int32_t num_nodes() const override;
-  void arcs_into(std::int32_t node, std::vector<Arc>& out) const override;
+  [[nodiscard]] std::span<const Arc> arcs_into(
+      std::int32_t node, std::vector<Arc>& scratch) const override;
   [[nodiscard]] const std::vector<std::int32_t>& group_starts() const override;
   [[nodiscard]] std::int32_t graph_limit(std::int32_t node) const override;
   [[nodiscard]] std::int64_t entry(std::int32_t node) const override;

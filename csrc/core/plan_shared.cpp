@@ -91,13 +91,11 @@ void SharedListDag::add_arc(std::int32_t from, std::int32_t a, std::int32_t b,
   out.push_back(arc);
 }
 
-void SharedListDag::arcs_into(std::int32_t node, std::vector<Arc>& out) const {
-  out.clear();
-  if (node == 0) return;
-  if (node == num_nodes() - 1) {
-    out = last_arcs_;
-    return;
-  }
+std::span<const Arc> SharedListDag::arcs_into(std::int32_t node,
+                                              std::vector<Arc>& scratch) const {
+  scratch.clear();
+  if (node == 0) return scratch;
+  if (node == num_nodes() - 1) return last_arcs_;
   const Node& here = nodes_[static_cast<std::size_t>(node) - 1];
   const bool base = here.group_first < 0;
   const std::int64_t top =
@@ -105,13 +103,14 @@ void SharedListDag::arcs_into(std::int32_t node, std::vector<Arc>& out) const {
            : problem_.sizes[static_cast<std::size_t>(here.top)];
   const std::int32_t base_end = base ? here.candidate : here.group_first;
   for (std::int32_t a = -1; a < base_end; ++a) {
-    add_arc(a + 1, a, here.candidate, top, out);
+    add_arc(a + 1, a, here.candidate, top, scratch);
   }
-  if (base) return;
+  if (base) return scratch;
   for (std::int32_t a = here.group_first; a < here.candidate; ++a) {
     add_arc(here.group_node + (a - here.group_first), a, here.candidate, top,
-            out);
+            scratch);
   }
+  return scratch;
 }
 
 std::int32_t SharedListDag::graph_limit(std::int32_t node) const {

@@ -261,6 +261,62 @@ TEST_CASE(
   }
 }
 
+// Eight requests, drafts 3, 1 and 0; shares in thousandths, times in
+// microseconds. The worked example of docs/planner.md.
+SharedProblem worked_example(bool one_ladder) {
+  SharedProblem p;
+  p.query_lens = {1, 2, 4};
+  p.max_num_seqs = 8;
+  p.max_decode_tokens = 32;
+  p.max_size = 16;
+  p.one_ladder = one_ladder;
+  for (std::int64_t t = 0; t <= 16; ++t) {
+    p.full_time.push_back(6000 + 60 * t);
+    p.piecewise_time.push_back(8500 + 60 * t);
+    if (t > 0) p.sizes.push_back(t);
+  }
+  const std::vector<List> decode{
+      {2, 1, 140}, {2, 2, 180}, {2, 3, 150}, {2, 4, 120}, {1, 5, 90},
+      {1, 6, 70},  {0, 7, 50},  {0, 8, 90},  {1, 4, 12},  {0, 6, 8}};
+  for (const List& step : decode) {
+    const std::int64_t q = p.query_lens[static_cast<std::size_t>(step[0])];
+    p.decode_tier.push_back(step[0]);
+    p.decode_reqs.push_back(step[1]);
+    p.decode_weight.push_back(step[2]);
+    p.decode_eager.push_back(14000 + 60 * q * step[1]);
+    p.decode_required.push_back(0);
+  }
+  p.mixed_tokens = {9, 11, 13, 16};
+  p.mixed_weight = {20, 20, 20, 30};
+  for (const std::int64_t t : p.mixed_tokens) {
+    p.mixed_eager.push_back(14000 + 60 * t);
+  }
+  return p;
+}
+
+TEST_CASE("the worked example equals trying all 65,536 lists") {
+  for (const bool one_ladder : {true, false}) {
+    CAPTURE(one_ladder);
+    const SharedProblem p = worked_example(one_ladder);
+    std::vector<std::int64_t> best(25, kNoPlan);
+    for (const List& list : subsets(p.sizes)) {
+      const Outcome outcome = run(p, list);
+      for (auto g = static_cast<std::size_t>(outcome.graphs); g < best.size();
+           ++g) {
+        best[g] = std::min(best[g], outcome.time);
+      }
+    }
+    const Frontier frontier = solve_frontier(SharedListDag(p), 24, 2, {});
+    for (std::int64_t g = 0; g < 25; ++g) {
+      std::int64_t found = kNoPlan;
+      for (const FrontierPoint& point : frontier.points) {
+        if (point.graphs <= g) found = point.time;
+      }
+      CHECK(found == best[static_cast<std::size_t>(g)]);
+    }
+  }
+}
+
 TEST_CASE("limits on bytes and seconds equal trying every list") {
   Random random(3);
   int proven = 0;
@@ -500,21 +556,7 @@ TEST_CASE("the answer does not depend on the number of threads") {
   }
 }
 
-TEST_CASE("a solver stops when asked to") {
-  Random random(8);
-  SharedProblem p = random_problem(random, true);
-  const SharedListDag dag(p);
-  const StopRequested stop = [] { return true; };
-  CHECK(solve_frontier(dag, 20, 2, stop).stopped);
-  CHECK(solve_unlimited(dag, stop).stopped);
-  const std::vector<Ladder> ladders{random_ladder(random, 9),
-                                    random_ladder(random, 9)};
-  CHECK(solve_ladders(ladders, 20, false, 2, stop).stopped);
-  CHECK(solve_labels(dag, {kNoLimit, 1, kNoLimit}, 10, stop).stopped);
-}
-
-TEST_CASE("a limit may depend on the largest entry") {
-  // Sizes 2 and 4; a pool that leaves no room for a graph above 2.
+SharedProblem two_steps() {
   SharedProblem p;
   p.query_lens = {1};
   p.max_num_seqs = p.max_decode_tokens = p.max_size = 4;
@@ -525,6 +567,27 @@ TEST_CASE("a limit may depend on the largest entry") {
   p.decode_eager = {100, 100};
   p.decode_required = {0, 0};
   p.sizes = {2, 4};
+  return p;
+}
+
+TEST_CASE("a solver stops when asked to") {
+  SharedProblem p = two_steps();
+  p.graph_bytes = {0, 1, 2, 3, 4};
+  const SharedListDag dag(p);
+  const StopRequested stop = [] { return true; };
+  CHECK(solve_frontier(dag, 20, 2, stop).stopped);
+  CHECK(solve_unlimited(dag, stop).stopped);
+  CHECK(solve_labels(dag, {kNoLimit, 5, kNoLimit}, 10, stop).stopped);
+  Ladder ladder;
+  ladder.weight = {0, 1, 1};
+  ladder.cost = {0, 10, 20};
+  ladder.eager_time = {0, 100, 100};
+  CHECK(solve_ladders({ladder, ladder}, 20, false, 1, stop).stopped);
+}
+
+TEST_CASE("a limit may depend on the largest entry") {
+  // Sizes 2 and 4; a pool that leaves no room for a graph above 2.
+  SharedProblem p = two_steps();
   p.graph_limits = {4, -1};
   const Frontier frontier = solve_frontier(SharedListDag(p), 4, 1, {});
   REQUIRE(frontier.points.size() == 2);

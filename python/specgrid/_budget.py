@@ -76,32 +76,41 @@ class Budget:
 class Drafter:
     """Which graphs vLLM's drafter captures beside the target's.
 
-    An autoregressive drafter (EAGLE, MTP, draft model) repeats the target's FULL
-    and PIECEWISE graphs for its first draft position, and captures one graph per
-    capture size of at most max_num_seqs for the later ones: with a dynamic
-    schedule and fused drafting one for each K above 1. LoRA cases do not
-    multiply them (vLLM 0.33.0, ``SpeculatorCudaGraphManager``).
+    They count against a budget like the target's own, but LoRA cases do not
+    multiply them. `DraftGraphs` lists them one by one.
 
     Args:
-        first_position: The drafter repeats the target's graphs.
-        later_positions: ``"fused"`` (one graph drafts all later positions,
-            captured per K), ``"per-step"`` (one graph per position, whatever
-            K), or None (a drafter that drafts in one pass).
+        kind: "autoregressive" (EAGLE, MTP, draft models): the target's FULL and
+            PIECEWISE graphs once more for the first draft position, and one
+            graph per capture size of at most max_num_seqs for the later ones.
+            "multi-module-mtp" and "dflash": the FULL graphs once more.
+        fused_decode: Whether one graph holds the whole loop over the later
+            positions. Under a schedule it is then captured for each K above 1.
+
+    Raises:
+        ConfigError: The kind is unknown.
+
+    Source: vLLM 0.33.0, `v1/worker/gpu/spec_decode/`.
 
     Example:
-        >>> Drafter().later_positions
-        'fused'
+        >>> Drafter().kind
+        'autoregressive'
     """
 
-    first_position: bool = True
-    later_positions: Literal["fused", "per-step"] | None = "fused"
+    kind: Literal["autoregressive", "multi-module-mtp", "dflash"] = "autoregressive"
+    fused_decode: bool = True
 
     def __post_init__(self) -> None:
-        if self.later_positions not in ("fused", "per-step", None):
+        kinds = ("autoregressive", "multi-module-mtp", "dflash")
+        if self.kind not in kinds:
             raise ConfigError(
-                f"later_positions is {self.later_positions!r}; it is 'fused', "
-                "'per-step' or None"
+                f"the drafter's kind is {self.kind!r}; it is one of {', '.join(kinds)}"
             )
+
+    @property
+    def repeats_piecewise(self) -> bool:
+        """Whether it captures the target's PIECEWISE graphs again."""
+        return self.kind == "autoregressive"
 
     def graphs_per_small_size(self, num_speculative_tokens: int, ks: set[int]) -> int:
         """Later-position graphs of one capture size of at most max_num_seqs.
@@ -113,8 +122,8 @@ class Drafter:
         Returns:
             Number of graphs.
         """
-        if self.later_positions is None or num_speculative_tokens <= 1:
+        if self.kind != "autoregressive" or num_speculative_tokens <= 1:
             return 0
-        if self.later_positions == "fused" and ks:
+        if self.fused_decode and ks:
             return len(ks - {0, 1})
         return 1

@@ -8,7 +8,7 @@ them. A table is interpolated inside what was measured and never beyond it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +24,25 @@ CostLike = (
 _MIB = 1 << 20
 
 
+Floats = npt.NDArray[np.float64]
+
+
+def _many(cost: Callable[[int], float], sizes: Sequence[int]) -> Floats:
+    """A cost at many sizes; the forms made here know a quick way."""
+    if isinstance(cost, _Constant | _Linear | _Sum | _Table):
+        return cost.many(sizes)
+    return np.array([float(cost(int(size))) for size in sizes], dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class _Constant:
     value: float
 
     def __call__(self, num_tokens: int) -> float:
         return self.value
+
+    def many(self, sizes: Sequence[int]) -> Floats:
+        return np.full(len(sizes), self.value)
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,9 @@ class _Linear:
 
     def __call__(self, num_tokens: int) -> float:
         return self.base + self.per_token * num_tokens
+
+    def many(self, sizes: Sequence[int]) -> Floats:
+        return self.base + self.per_token * np.asarray(sizes, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,9 @@ class _Sum:
 
     def __call__(self, num_tokens: int) -> float:
         return self.cost(num_tokens) + self.extra
+
+    def many(self, sizes: Sequence[int]) -> Floats:
+        return _many(self.cost, sizes) + self.extra
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,12 @@ class _Table:
                 "extrapolated"
             )
         return float(np.interp(num_tokens, self.tokens, self.values))
+
+    def many(self, sizes: Sequence[int]) -> Floats:
+        for size in (min(sizes, default=0), max(sizes, default=0)):
+            if len(sizes):
+                self(size)  # refuses what was not measured
+        return np.interp(sizes, self.tokens, self.values)
 
 
 def as_cost(value: CostLike, name: str) -> Callable[[int], float]:
@@ -329,17 +354,16 @@ class Costs:
         Raises:
             ConfigError: A value is missing, negative or not finite.
         """
-        cost = getattr(self, name)
-        out = []
-        for size in sizes:
-            value = float(cost(int(size)))
-            if not math.isfinite(value) or value < 0:
-                raise ConfigError(
-                    f"the {name} cost of {size} tokens is {value!r}; every size the "
-                    "plan may use needs a finite value of at least 0"
-                )
-            out.append(value)
-        return np.array(out, dtype=np.float64)
+        listed = list(sizes)
+        out = _many(getattr(self, name), listed)
+        bad = np.flatnonzero(~(np.isfinite(out) & (out >= 0)))
+        if len(bad):
+            raise ConfigError(
+                f"the {name} cost of {listed[bad[0]]} tokens is "
+                f"{float(out[bad[0]])!r}; every size the plan may use needs a finite "
+                "value of at least 0"
+            )
+        return out
 
 
 def shifted(costs: Costs, eager_us: float) -> Costs:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 from specgrid._budget import Budget, Drafter
 from specgrid._costs import Costs, shifted
@@ -56,6 +56,25 @@ class FrontierPoint(NamedTuple):
     graph_seconds: float
     sizes: tuple[int, ...]
     graphs: tuple[tuple[int, int], ...]
+
+
+class _Frontier(Sequence[FrontierPoint]):
+    """The solver's points, priced and named when somebody asks for them."""
+
+    def __init__(self, inputs: Inputs, points: Sequence[Solution]) -> None:
+        self._inputs, self._points = inputs, points
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    @overload
+    def __getitem__(self, index: int) -> FrontierPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[FrontierPoint]: ...
+    def __getitem__(self, index: int | slice) -> FrontierPoint | list[FrontierPoint]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return _frontier_point(self._inputs, self._points[index])
 
 
 @dataclass(frozen=True)
@@ -101,7 +120,7 @@ class CapturePlan:
     lora_cases: tuple[int, ...]
     rule: str
     value: CaptureValue
-    frontier: tuple[FrontierPoint, ...]
+    frontier: Sequence[FrontierPoint] = field(repr=False, compare=False)
     optimal: bool
     gap: float
     lower_bound_us: float | None
@@ -134,7 +153,7 @@ class CapturePlan:
                 f"no plan on the frontier has at most {num_graphs} graphs; the "
                 f"smallest has {least}"
             )
-        return fitting[-1]
+        return min(fitting, key=lambda point: point.mean_step_us)
 
     def vllm_args(self, path: str | Path = "plan.json") -> list[str]:
         """The flags that give vLLM this plan, ready to append to ``vllm serve``.
@@ -155,19 +174,20 @@ class CapturePlan:
             >>> plan.vllm_args()
             ['--cudagraph-capture-sizes', '1', '4']
         """
+        settings: dict[str, Any] = {}
         args: list[str] = []
-        if self.sizes:
+        if self.dispatcher == "direct":
+            # The plug-in sets the sizes itself; a list beside it would conflict.
+            settings = {"plan": str(path)}
+        elif self.sizes:
             args = ["--cudagraph-capture-sizes", *map(str, self.sizes)]
-        elif self.dispatcher != "direct":
-            args = ["--compilation-config", json.dumps({"cudagraph_mode": "NONE"})]
-        if self.mode != "FULL_AND_PIECEWISE" and self.sizes:
-            args += ["--compilation-config", json.dumps({"cudagraph_mode": self.mode})]
-        if self.dispatcher == "per-query-length":
-            settings = {"specgrid": {"policy": "per-query-length"}}
-            args += ["--additional-config", json.dumps(settings)]
-        elif self.dispatcher == "direct":
-            settings = {"specgrid": {"plan": str(path)}}
-            args += ["--additional-config", json.dumps(settings)]
+            if self.dispatcher == "per-query-length":
+                settings = {"policy": "per-query-length"}
+        mode = self.mode if self.sizes or self.graphs else "NONE"
+        if mode != "FULL_AND_PIECEWISE":
+            args += ["--compilation-config", json.dumps({"cudagraph_mode": mode})]
+        if settings:
+            args += ["--additional-config", json.dumps({"specgrid": settings})]
         return args
 
     def worth(self) -> dict[int | tuple[int, int], float]:
@@ -390,7 +410,7 @@ def plan_captures(
         lora_cases=limits.lora_cases,
         rule="vllm-0.33",
         value=worth,
-        frontier=tuple(_frontier_point(inputs, point) for point in solved.points),
+        frontier=_Frontier(inputs, solved.points),
         optimal=solved.bound >= solved.chosen.time,
         gap=max(gap, 0.0),
         lower_bound_us=_lower_bound(inputs),
@@ -470,6 +490,7 @@ def evaluate_captures(
         dispatcher,
         limits,
         [*sizes, *keyed],
+        noun="capture",
     )
     return value(
         inputs,
@@ -495,13 +516,16 @@ def _split(
 
 
 def _check(inputs: Inputs, solution: Solution, captures: Captures) -> None:
-    """Refuses a plan whose value the dispatcher does not confirm."""
-    through_dispatcher = total_time(inputs, serve(inputs, captures))
-    if through_dispatcher != solution.time:
+    """Refuses a plan that the dispatcher does not confirm, time and count."""
+    confirmed = (
+        total_time(inputs, serve(inputs, captures)),
+        price(inputs, captures)[2],
+    )
+    if confirmed != (solution.time, solution.graphs):
         raise RuntimeError(
-            "the planner's value of its plan is not what dispatch makes of it "
-            f"({solution.time} against {through_dispatcher} for {captures}); this is "
-            "a defect in specgrid, please report it"
+            "the planner's (time, graphs) of its plan are not what dispatch makes of "
+            f"it: {(solution.time, solution.graphs)} against {confirmed} for "
+            f"{captures}; this is a defect in specgrid, please report it"
         )
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +56,7 @@ class Limits:
     lora_cases: tuple[int, ...]
     drafter: Drafter | None
 
-    @property
+    @cached_property
     def tiers(self) -> list[tuple[int, int, int]]:
         """(query_len, min_batch, max_batch) of every query length."""
         if self.lookup is None:
@@ -73,12 +75,21 @@ class Limits:
             return [(q, n) for n in range(1, self.max_num_seqs + 1)]
         table = self.lookup.dense()
         return [
-            (int(k) + 1, n)
-            for n in range(1, self.max_num_seqs + 1)
-            for k in np.unique(table[n])
+            (k + 1, n)
+            for n, row in enumerate(table[1:].tolist(), start=1)
+            for k in sorted(set(row))
         ]
 
-    def graphs_each(self, dispatcher: str) -> tuple[int, int, int]:
+    def graphs_for_key(self, query_len: int) -> int:
+        """Graphs captured for a (query_len, num_reqs) of the direct dispatcher.
+
+        The drafter's later positions get one for every key that drafts them.
+        """
+        full, _, small = self.graphs_each
+        return full + (1 if small and query_len > 2 else 0)
+
+    @cached_property
+    def graphs_each(self) -> tuple[int, int, int]:
         """Graphs for a FULL size, for an entry, for an entry <= max_num_seqs."""
         cases = len(self.lora_cases)
         full, small = cases, 0
@@ -86,9 +97,9 @@ class Limits:
         if self.drafter is not None:
             ks = set() if self.lookup is None else {t.k for t in self.lookup.tiers()}
             small = self.drafter.graphs_per_small_size(self.num_speculative_tokens, ks)
-            if self.drafter.first_position:
-                full += 1
-                entry += 1 if entry else 0
+            full += 1
+            if entry and self.drafter.repeats_piecewise:
+                entry += 1
         return full, entry, small
 
 
@@ -311,7 +322,11 @@ def _measured_range(*costs: Any) -> tuple[int, float]:
 
 
 def _forced(
-    forced: Iterable[Any], dispatcher: str, limits: Limits, max_size: int | None
+    forced: Iterable[Any],
+    dispatcher: str,
+    limits: Limits,
+    max_size: int | None,
+    noun: str,
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Forced sizes and forced (query_len, num_reqs), checked."""
     sizes: set[int] = set()
@@ -322,30 +337,30 @@ def _forced(
         if isinstance(item, Sequence) and not isinstance(item, str | bytes):
             if dispatcher != "direct" or len(item) != 2:
                 raise ConfigError(
-                    f"forced size {item!r}; sizes are token counts, and only the "
+                    f"{noun} size {item!r}; sizes are token counts, and only the "
                     "direct dispatcher takes (query_len, num_reqs) pairs"
                 )
-            q = count("query_len of a forced graph", item[0])
-            n = count("num_reqs of a forced graph", item[1], high=limits.max_num_seqs)
+            q = count(f"query_len of a {noun} graph", item[0])
+            n = count(f"num_reqs of a {noun} graph", item[1], high=limits.max_num_seqs)
             if q not in {tier[0] for tier in limits.tiers}:
                 raise ConfigError(
-                    f"forced graph ({q}, {n}): the schedule never produces query_len "
+                    f"{noun} graph ({q}, {n}): the schedule never produces query_len "
                     f"{q}; it produces {', '.join(str(t[0]) for t in limits.tiers)}"
                 )
             graphs.add((q, n))
             tokens = q * n
         else:
-            tokens = count("a forced size", item)
+            tokens = count(f"a {noun} size", item)
             sizes.add(tokens)
         if tokens > most:
             raise ConfigError(
-                f"forced size {item!r} has {tokens} tokens, above {name}={most}; "
-                f"force sizes up to {most} or raise {name}"
+                f"{noun} size {item!r} has {tokens} tokens, above {name}={most}; "
+                f"use sizes up to {most} or raise {name}"
             )
     if sizes and dispatcher == "direct" and limits.mode != "FULL_AND_PIECEWISE":
         raise ConfigError(
-            "forced sizes of the direct dispatcher are PIECEWISE sizes, which mode "
-            f"{limits.mode} does not capture; force (query_len, num_reqs) pairs"
+            f"{noun} sizes of the direct dispatcher are PIECEWISE sizes, which mode "
+            f"{limits.mode} does not capture; give (query_len, num_reqs) pairs"
         )
     return tuple(sorted(sizes)), tuple(sorted(graphs))
 
@@ -358,8 +373,19 @@ def make_inputs(
     limits: Limits,
     forced_sizes: Iterable[Any] = (),
     max_size: int | None = None,
+    noun: str = "forced",
 ) -> Inputs:
     """Puts a planning task together and checks it.
+
+    Args:
+        workload: How often each step shape runs.
+        costs: Step times and prices.
+        budget: Limits and promises.
+        dispatcher: One of `DISPATCHERS`.
+        limits: The server.
+        forced_sizes: Sizes, and with "direct" pairs, that must be there.
+        max_size: Largest size considered; None for the largest of use.
+        noun: What forced_sizes are to the caller, for messages.
 
     Raises:
         ConfigError: Something does not fit together; the message says what would.
@@ -386,7 +412,7 @@ def make_inputs(
             high=most,
             remedy="vLLM captures no step it cannot run",
         )
-    sizes, graphs = _forced(forced_sizes, dispatcher, limits, max_size)
+    sizes, graphs = _forced(forced_sizes, dispatcher, limits, max_size, noun)
     steps = make_steps(workload, costs, limits)
     notes = list(steps.notes)
     required = required_steps(limits, budget)
@@ -478,11 +504,8 @@ def candidate_sizes(inputs: Inputs) -> Int64:
     kept = sorted(m for m in marks if low <= m <= high)
     sizes = set(kept)
     if inputs.piecewise:
-        previous = low - 1
-        for mark in kept:
-            if mark - previous > 1:
-                gap = inputs.piecewise_us[previous + 1 : mark]
-                sizes.add(previous + 1)
-                sizes.add(previous + 1 + int(np.argmin(gap)))
-            previous = mark
+        for before, mark in pairwise([low - 1, *kept, high + 1]):
+            if mark - before > 1:
+                gap = inputs.piecewise_us[before + 1 : mark]
+                sizes.update((before + 1, before + 1 + int(np.argmin(gap))))
     return np.array(sorted(sizes), dtype=np.int64)

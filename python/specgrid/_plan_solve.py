@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +53,7 @@ class Solution:
 class Solved:
     """All a solver found. `points` ascend in graphs, or in bytes, and fall in time."""
 
-    points: list[Solution]
+    points: Sequence[Solution]
     chosen: Solution
     bound: int  # no plan within the budget is faster
 
@@ -97,7 +97,7 @@ class Task:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.sizes = candidate_sizes(inputs)
-        self.each = inputs.limits.graphs_each(inputs.dispatcher)
+        self.each = inputs.limits.graphs_each
         low = inputs.min_size
         self.bytes = inputs.graph_bytes
         self.pool = inputs.pool_bytes
@@ -128,17 +128,50 @@ class Task:
             limits = np.minimum(limits, math.floor(budget.seconds / self.seconds[low]))
         if budget.graphs is not None:
             limits = np.minimum(limits, budget.graphs)
-        return np.minimum(limits, 2**30).astype(np.int64)
+        whole: Int64 = np.minimum(limits, 2**30).astype(np.int64)
+        return whole
 
     @property
     def most_graphs(self) -> int:
-        """More graphs than any direct plan needs; the frontier may stop there."""
-        limits, full = self.inputs.limits, max(self.each[0], 1) + 1
+        """As many graphs as any plan can have."""
+        limits, (full, entry, small) = self.inputs.limits, self.each
         reqs = sum(
             min(limits.max_num_seqs, self.inputs.max_size // q)
             for q, _, _ in limits.tiers
         )
-        return min((reqs + len(self.sizes)) * full, 4 * MAX_FRONTIER)
+        # With keyed graphs, one more for the drafter's later positions.
+        return reqs * (full + 1) + len(self.sizes) * (entry + small)
+
+    def best_conceivable(self) -> int:
+        """Time if every step had the graph that suits it best."""
+        inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
+        total = 0
+        for table, tokens, share, eager in (
+            (
+                inputs.full_us,
+                steps.decode_q * steps.decode_n,
+                steps.decode_share,
+                steps.decode_eager,
+            ),
+            (
+                inputs.piecewise_us,
+                steps.mixed_t,
+                steps.mixed_share,
+                steps.mixed_eager,
+            ),
+        ):
+            best = scale.times(eager)
+            if table is inputs.full_us or inputs.piecewise:
+                usable = table.copy()
+                usable[: inputs.min_size] = np.inf
+                above = np.minimum.accumulate(usable[::-1])[::-1]
+                above = np.where(np.isinf(above), above[inputs.min_size], above)
+                inside = tokens <= inputs.max_size
+                best[inside] = np.minimum(
+                    best[inside], scale.times(above[tokens[inside]])
+                )
+            total += int(np.dot(scale.shares(share), best))
+        return total
 
     # ---- the two forms ----------------------------------------------------------
 
@@ -196,8 +229,7 @@ class Task:
         """
         inputs, steps, scale = self.inputs, self.inputs.steps, self.inputs.scale
         limits = inputs.limits
-        full, entry, _ = self.each
-        later = 1 if self._drafts_later() else 0
+        entry = self.each[1]
         full_time = scale.times(inputs.full_us)
         piecewise_time = scale.times(inputs.piecewise_us)
         decode_share = scale.shares(steps.decode_share)
@@ -246,7 +278,7 @@ class Task:
                 decode_eager[mine],
                 [n for p, n in inputs.forced_graphs if p == q],
                 max((n for p, n in inputs.required if p == q), default=0),
-                full + (later if q > 2 else 0),
+                limits.graphs_for_key(q),
             )
         if inputs.piecewise:
             marks = set(inputs.forced_sizes)
@@ -293,21 +325,30 @@ class Task:
         )
         return problem, names
 
-    def _drafts_later(self) -> bool:
-        drafter = self.inputs.limits.drafter
-        return drafter is not None and drafter.later_positions is not None
 
+class Points(Sequence[Solution]):
+    """A back end's answer, its entries read when somebody asks for them."""
 
-def _solutions(
-    table: tuple[Any, Any, Any], read: Callable[[int], Entry]
-) -> list[tuple[list[int], tuple[Entry, ...]]]:
-    """Rows of a back end's answer with their entries."""
-    numbers, offsets, entries = table
-    out = []
-    for i, row in enumerate(numbers.tolist()):
-        part = entries[offsets[i] : offsets[i + 1]].tolist()
-        out.append((row, tuple(read(e) for e in part)))
-    return out
+    def __init__(
+        self, table: tuple[Any, Any, Any], read: Callable[[int], Entry]
+    ) -> None:
+        self._numbers, self._offsets, self._entries = table
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Solution: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Solution]: ...
+    def __getitem__(self, index: int | slice) -> Solution | list[Solution]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        graphs, time = self._numbers[i].tolist()
+        part = self._entries[self._offsets[i] : self._offsets[i + 1]].tolist()
+        return Solution(time, graphs, tuple(self._read(e) for e in part))
 
 
 def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigError:
@@ -327,11 +368,11 @@ def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigEr
             "full_coverage=False"
         )
     given = ", ".join(
-        f"{getattr(inputs.budget, name):g} {name}"
+        f"{getattr(inputs.budget, name):.12g} {name}"
         for name in ("graphs", "bytes", "seconds")
         if getattr(inputs.budget, name) is not None
     )
-    needs = ", ".join(f"{value:.10g} {name}" for name, value in least.items())
+    needs = ", ".join(f"{value:.12g} {name}" for name, value in least.items())
     drop = ""
     if inputs.budget.full_coverage:
         drop = ", or pass full_coverage=False to leave wide batches without a graph"
@@ -383,7 +424,7 @@ def solve(
             return problem.frontier(budget, threads)
 
     if task.by_count:
-        return _solve_by_count(task, problem, frontier, read)
+        return _solve_by_count(task, problem, frontier, read, threads)
     return _solve_by_labels(task, problem, read, max_labels)
 
 
@@ -392,6 +433,7 @@ def _solve_by_count(
     problem: Any,
     frontier: Callable[[int], Any],
     read: Callable[[int], Entry],
+    threads: int,
 ) -> Solved:
     inputs = task.inputs
     direct = inputs.dispatcher == "direct"
@@ -403,21 +445,25 @@ def _solve_by_count(
     if most < 0:
         raise _unmet(inputs, _least_by_count(task, problem))
     if direct:
-        return _pick(task, problem, frontier(min(most, task.most_graphs)), read, [])
-    unlimited = _solutions(problem.unlimited(), read)
+        width = min(most, task.most_graphs)
+        if inputs.budget.graphs is None and width > 4 * MAX_FRONTIER:
+            # Solved up to there; what more graphs could gain is bounded.
+            found = _pick(task, problem, frontier(4 * MAX_FRONTIER), read, [])
+            least = min(found.bound, task.best_conceivable())
+            return Solved(found.points, found.chosen, least)
+        return _pick(task, problem, frontier(width), read, [])
+    unlimited = Points(problem.unlimited(threads), read)
     if not unlimited:
         raise _unmet(inputs, {})
-    (best_time, best_graphs), best_entries = unlimited[0][0][::-1], unlimited[0][1]
+    best = unlimited[0]
     width = max(most, 0)
     if len(np.unique(limits)) > 1:
-        return _pick(task, problem, frontier(min(width, MAX_FRONTIER)), read, [])
+        return _pick(task, problem, frontier(min(width, task.most_graphs)), read, [])
     # More graphs than the best plan of all uses buy nothing.
-    capped = min(width, best_graphs)
+    capped = min(width, best.graphs)
     if inputs.budget.graphs is None:
         capped = min(capped, MAX_FRONTIER)
-    beyond = []
-    if width >= best_graphs > capped:
-        beyond.append(Solution(best_time, best_graphs, best_entries))
+    beyond = unlimited[:] if width >= best.graphs > capped else []
     return _pick(task, problem, frontier(capped), read, beyond)
 
 
@@ -428,10 +474,9 @@ def _pick(
     read: Callable[[int], Entry],
     beyond: list[Solution],
 ) -> Solved:
-    points = [
-        Solution(row[1], row[0], entries) for row, entries in _solutions(table, read)
-    ]
-    points += beyond
+    points: Sequence[Solution] = Points(table, read)
+    if beyond:
+        points = [*points, *beyond]
     if not points:
         raise _unmet(task.inputs, _least_by_count(task, problem))
     return Solved(points, points[-1], points[-1].time)
@@ -470,7 +515,9 @@ def _solve_by_labels(
     found, bound, least, *table = problem.labels(
         _int64([graph_limit, byte_limit, second_limit]), max_labels
     )
-    rows = _solutions((table[0], table[1], table[2]), read)
+    numbers, offsets, entries = table
+    # The best plan comes first, then the corners of the trade-off.
+    points = Points((numbers[:, [1, 0]], offsets, entries), read)
     if not found:
         if least[0] >= _FAR:
             raise _unmet(inputs, {})
@@ -484,11 +531,9 @@ def _solve_by_labels(
             needs["seconds"] = float(least[2] * task.second_unit.size)
         note = " (each taken alone)" if len(needs) > 1 else ""
         raise _unmet(inputs, needs, note)
-    chosen = Solution(rows[0][0][0], rows[0][0][1], rows[0][1])
-    # The corners of the trade-off, without those another one beats.
-    points: list[Solution] = []
-    corners = sorted(rows, key=lambda item: (item[0][2], item[0][3], item[0][0]))
-    for row, entries in corners:
-        if not points or row[0] < points[-1].time:
-            points.append(Solution(row[0], row[1], entries))
-    return Solved(points, chosen, int(bound))
+    # Without those another one beats.
+    kept: list[Solution] = []
+    for i in np.lexsort((numbers[:, 0], numbers[:, 3], numbers[:, 2])).tolist():
+        if not kept or points[i].time < kept[-1].time:
+            kept.append(points[i])
+    return Solved(kept, points[0], int(bound))

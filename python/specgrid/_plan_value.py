@@ -82,14 +82,13 @@ def serve(inputs: Inputs, captures: Captures) -> Served:
             lora_cases=limits.lora_cases,
             policy="vllm-0.33" if inputs.dispatcher == "union" else inputs.dispatcher,
         )
-        columns = graphs.columns()
+        # Index -1, no graph, finds the entry put at the end.
+        modes, sizes = (np.append(column, NONE) for column in graphs.columns()[:2])
         case = limits.lora_cases[0]
 
         def look(reqs: Int64, tokens: Int64, lens: Int64) -> tuple[Int64, Int64]:
             at = graphs.dispatch_many(reqs, tokens, lens, case)
-            return np.where(at < 0, 0, columns[0][at]), np.where(
-                at < 0, tokens, columns[1][at]
-            )
+            return modes[at], np.where(at < 0, tokens, sizes[at])
 
         decode = look(steps.decode_n, steps.decode_q * steps.decode_n, steps.decode_q)
         # A step that is not uniform sees PIECEWISE graphs, which ask for tokens
@@ -109,10 +108,10 @@ def serve(inputs: Inputs, captures: Captures) -> Served:
         served.decode_padded[mine] = padded
         served.decode_mode[mine] = np.where(hit, FULL, NONE)
     if captures.sizes and inputs.piecewise:
-        sizes = np.array(captures.sizes)
-        at = np.searchsorted(sizes, steps.mixed_t)
-        hit = at < len(sizes)
-        served.mixed_padded[hit] = sizes[at[hit]]
+        ladder = np.array(captures.sizes)
+        at = np.searchsorted(ladder, steps.mixed_t)
+        hit = at < len(ladder)
+        served.mixed_padded[hit] = ladder[at[hit]]
         served.mixed_mode[hit] = PIECEWISE
     return served
 
@@ -167,7 +166,7 @@ def captured(inputs: Inputs, captures: Captures) -> list[tuple[int, int]]:
         (num_tokens, number of graphs), in no particular order.
     """
     limits = inputs.limits
-    full, entry, small = limits.graphs_each(inputs.dispatcher)
+    full, entry, small = limits.graphs_each
     out: list[tuple[int, int]] = []
     if captures.graphs is None:
         made: set[tuple[int, int]] = set()
@@ -183,10 +182,7 @@ def captured(inputs: Inputs, captures: Captures) -> list[tuple[int, int]]:
                 out.append((size, small))
         out += [(rounded, full) for _, rounded in made]
     else:
-        later = limits.drafter is not None and limits.drafter.later_positions
-        out += [
-            (q * n, full + (1 if later and q > 2 else 0)) for q, n in captures.graphs
-        ]
+        out += [(q * n, limits.graphs_for_key(q)) for q, n in captures.graphs]
         out += [(size, entry) for size in captures.sizes]
     return [(size, number) for size, number in out if number]
 

@@ -99,9 +99,9 @@ class SharedProblem:
         self._bytes: list[int] = graph_bytes.tolist() or none
         self._seconds: list[int] = graph_seconds.tolist() or none
         self._pool: list[int] = pool_bytes.tolist() or none
-        unlimited = [1 << 30] * len(self._sizes)
-        self._limits = dict(
-            zip(self._sizes, graph_limits.tolist() or unlimited, strict=True)
+        # By largest entry; the empty list has no limit.
+        self._limits: dict[int, int] = dict(
+            zip(self._sizes, graph_limits.tolist(), strict=False)
         )
 
     # ---- what two neighbouring entries settle -------------------------------------
@@ -195,7 +195,7 @@ class SharedProblem:
     # ---- solvers --------------------------------------------------------------------
 
     def _best_by_graphs(self, budget: int | None) -> dict[int, _List]:
-        """The best list for every exact number of graphs."""
+        """The best list for every exact number of graphs; None for no limit."""
         best: dict[int, _List] = {}
         for top, beyond in self._tops():
             # [largest entry so far][graphs used]
@@ -215,7 +215,7 @@ class SharedProblem:
                         if total not in here or new < here[total]:
                             here[total] = new
                 lists[b] = here
-            most = self._limits.get(top, 1 << 30)
+            most = _FAR if budget is None else self._limits.get(top, _FAR)
             for graphs, (time, number, entries) in lists.get(top, {}).items():
                 new = (time + beyond, number, entries)
                 if graphs <= most and (graphs not in best or new < best[graphs]):
@@ -226,7 +226,7 @@ class SharedProblem:
         """The best list for every number of graphs up to a budget."""
         return _table(_falling(self._best_by_graphs(budget)), 2)
 
-    def unlimited(self) -> _Table:
+    def unlimited(self, num_threads: int) -> _Table:
         """The best list of all."""
         return _table(_falling(self._best_by_graphs(None))[-1:], 2)
 
@@ -288,7 +288,7 @@ def _labels(
                 continue
             whole = (time + beyond, total, (time + beyond, number, entries))
             if best is None or whole < best:
-                best = whole  # type: ignore[assignment]
+                best = whole
     least = _least(kept_chains)
     if best is None:
         none = _table([], 4)
@@ -394,12 +394,6 @@ class LadderProblem:
             if not out or time < out[-1][0][1]:
                 out.append(([graphs, time], entries))
         return _table(out, 2)
-
-    def unlimited(self) -> _Table:
-        """The best entries of all."""
-        graphs = sum((len(ladder) - 1) * each for ladder, _, _, each in self._ladders)
-        numbers, offsets, entries = self.frontier(graphs, True, 1)
-        return numbers[-1:], offsets[-2:] - offsets[-2], entries[offsets[-2] :]
 
     def _chain(self) -> Iterator[tuple[list[int], Any, _Arc]]:
         """All ladders one after the other; (ladder, 0) starts a ladder."""
