@@ -102,10 +102,10 @@ def test_capture_stops_when_ranks_disagree(
 ) -> None:
     """The one exception that reaches vLLM."""
     from specgrid.vllm_plugin import _agreement, _capture
-    from specgrid.vllm_plugin._seam import StopStartup
+    from specgrid.vllm_plugin._seam import StopStartupError
 
     def differ(*args: Any) -> None:
-        raise StopStartup("specgrid: ranks disagree")
+        raise StopStartupError("specgrid: ranks disagree")
 
     monkeypatch.setattr(_capture, "_agree", differ)
     config = sim.stub_config(max_num_seqs=8)

@@ -46,7 +46,9 @@ def run(
     """Results by name, and the log."""
     jobs = [{"prompt_lengths": PROMPTS, "output_lengths": OUTPUTS, **r} for r in runs]
     (folder / "runs.json").write_text(json.dumps({"model": model, "runs": jobs}))
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SPECGRID", "VLLM"))}
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("SPECGRID", "VLLM"))
+    }
     child = subprocess.run(
         [
             sys.executable,
@@ -130,8 +132,11 @@ def test_k_of_each_step_follows_batch_and_context(engines: Any) -> None:
         (True, 1),
         (False, 1),
     }
-    changes = [c for role, kind, _, c in engines["unequal columns"]["counts"]
-               if kind == TRANSITION]
+    changes = [
+        c
+        for role, kind, _, c in engines["unequal columns"]["counts"]
+        if kind == TRANSITION
+    ]
     assert sum(changes) >= 2
 
 
@@ -150,8 +155,11 @@ def test_dispatched_steps_are_counted_in_the_worker(engines: Any) -> None:
 def test_counters_are_in_vllms_metrics(engines: Any) -> None:
     metrics = engines["unequal columns"]["metrics"]
     found = {
-        (int(m["labels"]["num_reqs"]), int(m["labels"]["context_column"]),
-         int(m["labels"]["k"])): m["value"]
+        (
+            int(m["labels"]["num_reqs"]),
+            int(m["labels"]["context_column"]),
+            int(m["labels"]["k"]),
+        ): m["value"]
         for m in metrics
         if m["name"] == "vllm:specgrid_scheduled_steps"
     }
@@ -192,8 +200,11 @@ def test_settings_reach_every_process(three_processes: Any, engines: Any) -> Non
 def test_api_process_shows_the_other_processes_counters(three_processes: Any) -> None:
     result, _ = three_processes
     found = {
-        (int(m["labels"]["num_reqs"]), int(m["labels"]["context_column"]),
-         int(m["labels"]["k"])): m["value"]
+        (
+            int(m["labels"]["num_reqs"]),
+            int(m["labels"]["context_column"]),
+            int(m["labels"]["k"]),
+        ): m["value"]
         for m in result["metrics"]
         if m["name"] == "vllm:specgrid_scheduled_steps"
     }

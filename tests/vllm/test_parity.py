@@ -111,7 +111,12 @@ def test_manager_gives_every_golden_graph_back(
                 assert found == expected
             captured = {
                 mode.name: [
-                    [d.num_tokens, d.num_reqs, d.uniform_token_count, d.num_active_loras]
+                    [
+                        d.num_tokens,
+                        d.num_reqs,
+                        d.uniform_token_count,
+                        d.num_active_loras,
+                    ]
                     for d in descs
                 ]
                 for mode, descs in manager._capture_descs.items()
@@ -168,13 +173,18 @@ def test_v1_dispatcher_gives_every_golden_row_back(
                 vllm_config=config,
                 compilation_config=compilation,
                 uniform_decode_query_len=query_len,
-                cudagraph_keys={CUDAGraphMode.PIECEWISE: set(), CUDAGraphMode.FULL: set()},
+                cudagraph_keys={
+                    CUDAGraphMode.PIECEWISE: set(),
+                    CUDAGraphMode.FULL: set(),
+                },
                 keys_initialized=False,
                 specialize_lora_count=False,
                 cudagraph_mode=CUDAGraphMode.NONE,
             )
             dispatcher.initialize_cudagraph_keys(mode, query_len)
-            tables.append((dispatcher.cudagraph_keys, dispatcher._bs_to_padded_graph_size))
+            tables.append(
+                (dispatcher.cudagraph_keys, dispatcher._bs_to_padded_graph_size)
+            )
             if undone:
                 plugin.register()
         assert tables[0] == tables[1]

@@ -31,9 +31,7 @@ def make_plan(dispatcher: str, **changes: Any) -> CapturePlan:
     return plan_captures(Workload(weights, mixed=mixed), COSTS, **arguments)
 
 
-def start(
-    sim: Any, model: str, plan: CapturePlan, folder: Path, **changes: Any
-) -> Any:
+def start(sim: Any, model: str, plan: CapturePlan, folder: Path, **changes: Any) -> Any:
     path = folder / "plan.json"
     plan.save(path)
     arguments: dict[str, Any] = {
@@ -52,9 +50,9 @@ def test_keyed_graphs_are_captured_exactly(
     config = start(sim, model, plan, tmp_path)
     manager = sim.make_manager(config)
     captured = {m.name: d for m, d in manager._capture_descs.items()}
-    assert {
-        (d.uniform_token_count, d.num_reqs) for d in captured["FULL"]
-    } == set(plan.graphs)
+    assert {(d.uniform_token_count, d.num_reqs) for d in captured["FULL"]} == set(
+        plan.graphs
+    )
     assert sorted(d.num_tokens for d in captured["PIECEWISE"]) == sorted(plan.sizes)
     lookup = Schedule(ROWS).lookup(64, 3)
     for batch in range(1, 65):
@@ -90,9 +88,7 @@ def test_a_plan_survives_a_second_resolution_without_its_file(
         again.compilation_config.cudagraph_capture_sizes
         == config.compilation_config.cudagraph_capture_sizes
     )
-    assert (
-        sim.make_manager(again)._candidates == sim.make_manager(config)._candidates
-    )
+    assert sim.make_manager(again)._candidates == sim.make_manager(config)._candidates
 
 
 @pytest.mark.parametrize(
@@ -141,9 +137,7 @@ def test_a_broken_plan_file_is_named_and_the_server_starts(
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_text(content)
-    config = sim.make_config(
-        model, additional_config={"specgrid": {"plan": str(path)}}
-    )
+    config = sim.make_config(model, additional_config={"specgrid": {"plan": str(path)}})
     assert config.compilation_config.cudagraph_capture_sizes
     assert [line for line in log if line.startswith("ERROR") and "plan.json" in line]
 

@@ -228,9 +228,7 @@ def test_draft_capture_through_vllms_own_method(
 
     cudagraph_utils.CudaGraphManager.capture = no_device
     try:
-        manager.capture(
-            None, None, None, None, None, None, specialize_spec_tokens=True
-        )
+        manager.capture(None, None, None, None, None, None, specialize_spec_tokens=True)
     finally:
         cudagraph_utils.CudaGraphManager.capture = wrapper
     pairs = {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -204,8 +205,8 @@ def test_counters_hold_every_step(plugin: Any, sim: Any, model: str) -> None:
         if kind == _counters.DRAFT:
             found[num_reqs, k] = found.get((num_reqs, k), 0) + count
     assert found == expected
-    changes = sum(a != b for (_, a), (_, b) in zip(steps, steps[1:], strict=False))
-    assert changes == sum(c.count for c in counted if c.kind == _counters.TRANSITION)
+    changes = sum(a != b for (_, a), (_, b) in itertools.pairwise(steps))
+    assert changes == sum(c.total for c in counted if c.kind == _counters.TRANSITION)
 
 
 def test_data_parallel_switches_the_schedule_off_as_vllm_does(

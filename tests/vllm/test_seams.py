@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is different in vLLM or breaks in specgrid, vLLM runs and the log says so."""
+"""Whatever differs in vLLM or breaks in specgrid, vLLM runs and the log says so."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_the_lookup_is_replaced_wherever_it_was_imported_to(all_loaded: Any) -> 
         if name.startswith("vllm.")
         and getattr(module, "__dict__", {}).get("build_dynamic_sd_schedule_lookup")
     }
-    replaced = {
-        m.__name__ for m, _ in seam(all_loaded, "lookup")._bindings
-    }
+    replaced = {m.__name__ for m, _ in seam(all_loaded, "lookup")._bindings}
     assert holders == replaced
     assert {
         "vllm.v1.core.sched.scheduler",
@@ -101,7 +99,9 @@ def test_a_renamed_function_leaves_its_seam_to_vllm(
     monkeypatch.delattr(owner, attribute)
     all_loaded.register()
     assert s.state == "left to vLLM"
-    assert any(f"{name} is left to vLLM" in line and "no function" in line for line in log)
+    assert any(
+        f"{name} is left to vLLM" in line and "no function" in line for line in log
+    )
     # vLLM's own callers of the missing function fail their self-check.
     callers = {"lookup": "sizes", "v1-padding": "v1-keys"}
     others = [t for t in all_loaded.SEAMS if t.name not in (name, callers.get(name))]
@@ -125,7 +125,9 @@ def test_a_changed_signature_leaves_its_seam_to_vllm(
     try:
         all_loaded.register()
         assert s.state == "left to vLLM"
-        assert any(f"{name} is left to vLLM" in line and "expected" in line for line in log)
+        assert any(
+            f"{name} is left to vLLM" in line and "expected" in line for line in log
+        )
     finally:
         s.parameters = kept
 

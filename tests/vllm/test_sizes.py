@@ -40,7 +40,12 @@ def test_the_engine_core_resolves_again_and_nothing_changes(
 def test_a_second_resolution_keeps_a_2d_schedule(
     plugin: Any, sim: Any, model: str
 ) -> None:
-    rows = [[1, 8, 1, 99, 1], [1, 8, 100, 999, 4], [9, 32, 1, 99, 0], [9, 32, 100, 999, 2]]
+    rows = [
+        [1, 8, 1, 99, 1],
+        [1, 8, 100, 999, 4],
+        [9, 32, 1, 99, 0],
+        [9, 32, 100, 999, 2],
+    ]
     config = sim.make_config(
         model,
         speculative_config=sim.ngram(4),
@@ -55,7 +60,12 @@ def test_a_second_resolution_keeps_a_2d_schedule(
 
 
 def test_2d_sizes_span_every_column(plugin: Any, sim: Any) -> None:
-    rows = [[1, 8, 1, 99, 1], [1, 8, 100, 999, 4], [9, 30, 1, 99, 0], [9, 30, 100, 999, 2]]
+    rows = [
+        [1, 8, 1, 99, 1],
+        [1, 8, 100, 999, 4],
+        [9, 30, 1, 99, 0],
+        [9, 30, 100, 999, 2],
+    ]
     config = sim.stub_config(
         max_num_seqs=30, num_spec=4, schedule=[[1, 30, 4]], settings={"schedule": rows}
     )
@@ -71,7 +81,12 @@ def test_2d_sizes_span_every_column(plugin: Any, sim: Any) -> None:
     [(6, 6, 42), (257, 0, 257), (300, 0, 300), (33, 16, 561)],
 )
 def test_keep_max_honours_the_maximum(
-    plugin: Any, sim: Any, log: list[str], max_num_seqs: int, num_spec: int, maximum: int
+    plugin: Any,
+    sim: Any,
+    log: list[str],
+    max_num_seqs: int,
+    num_spec: int,
+    maximum: int,
 ) -> None:
     """vLLM #54933, #37865: 42 became 40 and six-way decoding ran without a graph."""
     for rule, expected in (("vllm-0.33", False), ("keep-max", True)):
@@ -115,7 +130,7 @@ def test_a_misspelt_setting_is_named_and_the_default_holds(
     )
     config._set_cudagraph_sizes()
     assert sizes(config)[0] == capture_sizes(8).sizes
-    assert any('policy=\'fastest\'' in line for line in log)
+    assert any("policy='fastest'" in line for line in log)
     assert any('no key "rules"' in line for line in log)
 
 

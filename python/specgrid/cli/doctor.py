@@ -226,9 +226,11 @@ def _seams(vllm: dict[str, Any], problems: list[str]) -> list[dict[str, Any]]:
         _register.register(publish=False)
         _register.check_all()
     seams: list[dict[str, Any]] = _register.status()["seams"]
-    for seam in seams:
-        if seam["state"] != "active":
-            problems.append(f"seam {seam['seam']} is {seam['state']}: {seam['reason']}")
+    problems += [
+        f"seam {seam['seam']} is {seam['state']}: {seam['reason']}"
+        for seam in seams
+        if seam["state"] != "active"
+    ]
     if not vllm["tested"] and not problems:
         vllm["note"] = f"not {TESTED}, but every check passed"
     return seams

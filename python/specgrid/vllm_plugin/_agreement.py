@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from . import _log
-from ._seam import StopStartup
+from ._seam import StopStartupError
 
 _TIMEOUT_S: Final = 600.0
 
@@ -62,7 +62,7 @@ def compare(parts: Parts, group: Any) -> None:
         group: A gloo process group with all ranks.
 
     Raises:
-        StopStartup: If a rank differs or does not answer.
+        StopStartupError: If a rank differs or does not answer.
     """
     import torch.distributed as dist
 
@@ -75,7 +75,7 @@ def compare(parts: Parts, group: Any) -> None:
             group, datetime.timedelta(seconds=seconds), wait_all_ranks=True
         )
     except RuntimeError as error:
-        raise StopStartup(
+        raise StopStartupError(
             "specgrid: not every rank announced its graphs; install and enable "
             "specgrid on all nodes or set SPECGRID_DISABLE=1 on all of them: "
             f"{error}"
@@ -84,7 +84,7 @@ def compare(parts: Parts, group: Any) -> None:
     dist.all_gather_object(everyone, dict(parts), group)
     found = differences(everyone)
     if found:
-        raise StopStartup(
+        raise StopStartupError(
             "specgrid: ranks disagree and would wait for each other: "
             + "; ".join(found)
             + ". Give every rank the same specgrid version, settings and plan."

@@ -50,7 +50,9 @@ def _specialize(manager: Any, lookup: Lookup) -> None:
     runs = _graphs.diagonal_of(lookup)
     result = {}
     for mode, descs in manager._capture_descs.items():
-        if not descs or not all(isinstance(d, SpeculatorBatchDescriptor) for d in descs):
+        if not descs or not all(
+            isinstance(d, SpeculatorBatchDescriptor) for d in descs
+        ):
             return
         plain: dict[int, Any] = {}
         for desc in descs:

@@ -47,7 +47,7 @@ class Count(NamedTuple):
 
     kind: int
     key: tuple[int, int, int]
-    count: int
+    total: int
 
 
 class Counters:

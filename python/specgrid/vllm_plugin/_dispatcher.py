@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def _regular(sizes: Any, max_size: Any) -> bool:
         and type(max_size) is int
         and sizes[0] > 0
         and sizes[-1] <= max_size
-        and all(a < b for a, b in zip(sizes, sizes[1:], strict=False))
+        and all(a < b for a, b in pairwise(sizes))
     )
 
 
@@ -123,7 +124,10 @@ def _stub_dispatcher(
         scheduler_config=types.SimpleNamespace(max_num_seqs=max_num_seqs),
     )
     dispatcher.uniform_decode_query_len = query_len
-    dispatcher.cudagraph_keys = {CUDAGraphMode.PIECEWISE: set(), CUDAGraphMode.FULL: set()}
+    dispatcher.cudagraph_keys = {
+        CUDAGraphMode.PIECEWISE: set(),
+        CUDAGraphMode.FULL: set(),
+    }
     dispatcher.keys_initialized = False
     dispatcher.specialize_lora_count = False
     dispatcher.cudagraph_mode = CUDAGraphMode.NONE

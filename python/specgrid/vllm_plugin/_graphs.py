@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ def shape_of(
     if manager.ubatch_runner is not None:
         return None
     sizes = sorted(compilation.cudagraph_capture_sizes)
-    if sizes[0] < 1 or any(a == b for a, b in zip(sizes, sizes[1:], strict=False)):
+    if sizes[0] < 1 or any(a == b for a, b in pairwise(sizes)):
         return None
     num_spec = config.num_speculative_tokens
     query_len = manager.decode_query_len
@@ -84,9 +84,7 @@ def shape_of(
             if settings.policy == "reachable":
                 query_lens = [query_len]
         else:
-            diagonal = [
-                (k + extra, lo, hi) for k, lo, hi in diagonal_of(lookup)
-            ]
+            diagonal = [(k + extra, lo, hi) for k, lo, hi in diagonal_of(lookup)]
             query_lens = sorted({q for q, _, _ in diagonal})
     elif lookup is not None and query_len == 1:
         # Draft decode steps happen only where at least two tokens are drafted.
@@ -134,7 +132,9 @@ def table_of(shape: Shape, policy: str) -> Any:
     )
 
 
-def objects(table: Any) -> tuple[dict[Any, list[Any]], dict[tuple[int, int], list[Any]]]:
+def objects(
+    table: Any,
+) -> tuple[dict[Any, list[Any]], dict[tuple[int, int], list[Any]]]:
     """A table as vLLM's objects.
 
     Args:
@@ -158,11 +158,21 @@ def objects(table: Any) -> tuple[dict[Any, list[Any]], dict[tuple[int, int], lis
             num_loras,
             num_ubatches,
         )
-        for mode, num_tokens, num_reqs, query_len, num_loras, max_query_len, num_ubatches
-        in zip(*columns, strict=True)
+        for (
+            mode,
+            num_tokens,
+            num_reqs,
+            query_len,
+            num_loras,
+            max_query_len,
+            num_ubatches,
+        ) in zip(*columns, strict=True)
     ]
     split = columns[0].count(_PIECEWISE)
-    captured = {modes[_FULL]: descriptors[split:], modes[_PIECEWISE]: descriptors[:split]}
+    captured = {
+        modes[_FULL]: descriptors[split:],
+        modes[_PIECEWISE]: descriptors[:split],
+    }
     candidates: dict[tuple[int, int], list[Any]] = {}
     lora_cases, firsts, lasts, offsets, indices = (
         column.tolist() for column in table.candidates()
@@ -187,7 +197,9 @@ def diagonal_of(lookup: Lookup) -> list[tuple[int, int, int]]:
     first = starts.tolist()
     rows = k.reshape(len(first), -1).tolist()
     runs: dict[int, list[tuple[int, int]]] = {}
-    for lo, end, row in zip(first, [*first[1:], lookup.max_num_seqs + 1], rows, strict=True):
+    for lo, end, row in zip(
+        first, [*first[1:], lookup.max_num_seqs + 1], rows, strict=True
+    ):
         for value in set(row):
             spans = runs.setdefault(value, [])
             if spans and spans[-1][1] == lo - 1:
@@ -210,7 +222,9 @@ def merge(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 def mode_number(mode: Any) -> int:
     """vLLM's CUDAGraphMode as the core's number."""
-    return {"PIECEWISE": _PIECEWISE, "FULL": _FULL}.get(getattr(mode, "name", ""), _NONE)
+    return {"PIECEWISE": _PIECEWISE, "FULL": _FULL}.get(
+        getattr(mode, "name", ""), _NONE
+    )
 
 
 def is_fixed_width(manager: Any) -> bool:
@@ -239,9 +253,7 @@ def _answer(original: Callable[..., None], manager: Any) -> Any:
     if plan is not None and policy == "plan":
         if not shape.decode_mode or shape.varlen_decode:
             return LEAVE
-        captured, candidates = _plan.objects(
-            plan, shape.lora_cases, shape.max_num_seqs
-        )
+        captured, candidates = _plan.objects(plan, shape.lora_cases, shape.max_num_seqs)
     else:
         captured, candidates = objects(table_of(shape, policy))
     if settings.shadow:
@@ -266,7 +278,8 @@ def _compare(manager: Any, captured: Any, candidates: Any) -> None:
             if manager._candidates.get(k) != candidates.get(k)
         )
         _log.warning(
-            "shadow: candidates of %s at (tokens, LoRAs) %s differ: vLLM %s, specgrid %s",
+            "shadow: candidates of %s at (tokens, LoRAs) %s differ: vLLM %s, "
+            "specgrid %s",
             type(manager).__name__,
             key,
             manager._candidates.get(key),

@@ -49,7 +49,9 @@ def _answer(
 
 def _check(original: Callable[..., list[int]]) -> str | None:
     for rows, batch, k in _BATTERY:
-        theirs = original(rows, vllm_max_batch_size=batch, vllm_num_speculative_tokens=k)
+        theirs = original(
+            rows, vllm_max_batch_size=batch, vllm_num_speculative_tokens=k
+        )
         ours = _answer(original, rows, batch, k)
         if ours is LEAVE or type(theirs) is not list or ours != theirs:
             return f"schedule {rows} at {batch} requests and K={k} differs"

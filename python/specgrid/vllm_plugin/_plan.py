@@ -55,9 +55,7 @@ def load(vllm_config: Any) -> None:
     except ConfigError as error:
         reason = str(error)
     if reason is not None:
-        _log.once(
-            logging.ERROR, "plan %s is not used: %s", settings.plan, reason
-        )
+        _log.once(logging.ERROR, "plan %s is not used: %s", settings.plan, reason)
         _settings.record(vllm_config, plan=None)
         return
     _settings.record(
@@ -115,7 +113,8 @@ def misfit(plan: Plan, vllm_config: Any) -> str | None:
     tokens = vllm_config.scheduler_config.max_num_batched_tokens
     if plan.sizes[-1] > tokens:
         return (
-            f"it captures {plan.sizes[-1]} tokens, above max_num_batched_tokens={tokens}"
+            f"it captures {plan.sizes[-1]} tokens, more than "
+            f"max_num_batched_tokens={tokens}"
         )
     given = compilation.cudagraph_capture_sizes
     if given is not None and sorted(set(given)) != plan.sizes:

@@ -29,7 +29,7 @@ OFF: Final = "off"
 _MARK: Final = "__specgrid_seam__"
 
 
-class StopStartup(RuntimeError):
+class StopStartupError(RuntimeError):
     """The one exception of ours that reaches vLLM: going on would hang the server."""
 
 
@@ -221,7 +221,7 @@ class Seam:
                 if before is not None:
                     try:
                         before(*args, **kwargs)
-                    except StopStartup:
+                    except StopStartupError:
                         raise
                     except Exception as error:
                         seam.step_aside(error)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from specgrid import ConfigError, capture_sizes
+from specgrid._capture import Rule
 
 from . import _log, _plan, _schedule_of, _settings
 from ._seam import Seam
@@ -41,7 +42,7 @@ def _fill(vllm_config: Any) -> None:
     explicit_max = compilation.max_cudagraph_capture_size
     if explicit_max is not None and settings.rule == "vllm-0.33":
         return  # vLLM truncates an explicit maximum and says so itself
-    sizes = _compute(vllm_config, settings, settings.rule)
+    sizes = _compute(vllm_config, settings, cast(Rule, settings.rule))
     if sizes is None:
         return
     if settings.shadow:
@@ -63,7 +64,7 @@ def _use(compilation: Any, sizes: list[int]) -> None:
 
 
 def _compute(
-    vllm_config: Any, settings: _settings.Settings, rule: str
+    vllm_config: Any, settings: _settings.Settings, rule: Rule
 ) -> list[int] | None:
     """Sizes under a rule, or None where vLLM would refuse (and will say why)."""
     from vllm.platforms import current_platform

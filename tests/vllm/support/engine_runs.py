@@ -74,7 +74,7 @@ def run(model: str, job: dict[str, Any]) -> dict[str, Any]:
         if "specgrid" in m.name or "spec_decode" in m.name
     ]
     counts = [
-        [reading.header["role"], count.kind, list(count.key), count.count]
+        [reading.header["role"], count.kind, list(count.key), count.total]
         for reading in _counters.read_server(_counters.server())
         for count in reading.counts
     ]

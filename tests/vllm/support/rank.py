@@ -24,14 +24,14 @@ def main() -> None:
         "gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=len(parts)
     )
     from specgrid.vllm_plugin import _agreement
-    from specgrid.vllm_plugin._seam import StopStartup
+    from specgrid.vllm_plugin._seam import StopStartupError
 
     if parts[rank] is None:
         time.sleep(8)
         return
     try:
         _agreement.compare(parts[rank], dist.group.WORLD)
-    except StopStartup as error:
+    except StopStartupError as error:
         print(error)
     else:
         print("agreed")
