@@ -69,6 +69,24 @@ def compare(parts: Parts, group: Any) -> None:
     size = dist.get_world_size(group)
     if size == 1:
         return
+    if dist.get_backend(group) == "gloo":
+        _wait_for_all(group)
+    everyone: list[Any] = [None] * size
+    dist.all_gather_object(everyone, dict(parts), group)
+    found = differences(everyone)
+    if found:
+        raise StopStartupError(
+            "specgrid: ranks disagree and would wait for each other: "
+            + "; ".join(found)
+            + ". Give every rank the same specgrid version, settings and plan."
+        )
+    _log.info("%d ranks agree on schedule, sizes and graphs", size)
+
+
+def _wait_for_all(group: Any) -> None:
+    """Name the ranks that do not come, instead of waiting for them."""
+    import torch.distributed as dist
+
     seconds = float(os.environ.get("SPECGRID_AGREE_TIMEOUT", _TIMEOUT_S))
     try:
         dist.monitored_barrier(
@@ -80,13 +98,3 @@ def compare(parts: Parts, group: Any) -> None:
             "specgrid on all nodes or set SPECGRID_DISABLE=1 on all of them: "
             f"{error}"
         ) from error
-    everyone: list[Any] = [None] * size
-    dist.all_gather_object(everyone, dict(parts), group)
-    found = differences(everyone)
-    if found:
-        raise StopStartupError(
-            "specgrid: ranks disagree and would wait for each other: "
-            + "; ".join(found)
-            + ". Give every rank the same specgrid version, settings and plan."
-        )
-    _log.info("%d ranks agree on schedule, sizes and graphs", size)

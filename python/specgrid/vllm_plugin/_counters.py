@@ -21,7 +21,7 @@ import mmap
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -65,7 +65,7 @@ class Counters:
         buffer: mmap.mmap | bytearray = bytearray(size)
         if path is not None:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _make(path.parent)
                 with path.open("w+b") as file:
                     file.truncate(size)
                     buffer = mmap.mmap(file.fileno(), size)
@@ -120,6 +120,18 @@ def server() -> str:
     return os.environ.setdefault(_SERVER, f"{time.time_ns():x}-{os.getpid()}")
 
 
+def _make(folder: Path) -> None:
+    """Create a server's folder, readable by this user alone.
+
+    The temporary directory is shared: a folder of our name that someone else made is
+    not written to.
+    """
+    for made in (folder.parent, folder):
+        made.mkdir(parents=made is folder.parent, exist_ok=True, mode=0o700)
+        if made.stat().st_uid != os.getuid() or made.is_symlink():
+            raise PermissionError(f"{made} belongs to another user")
+
+
 def is_first() -> bool:
     """Whether this process is the first one of its server."""
     return _SERVER not in os.environ
@@ -130,7 +142,7 @@ def publish(document: dict[str, Any]) -> None:
     folder = root() / server()
     path = folder / f"process-{os.getpid()}.json"
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make(folder)
         scratch = path.with_suffix(".tmp")
         scratch.write_text(json.dumps(document))
         scratch.replace(path)
@@ -146,6 +158,9 @@ def published(name: str) -> list[dict[str, Any]]:
 
 
 _SERVER: Final = "SPECGRID_SERVER"
+on_open: list[Callable[[], None]] = []
+"""Called before counters are opened: a forked process then publishes itself."""
+
 _serial = itertools.count()
 
 
@@ -157,6 +172,8 @@ def open_counters(role: str, **header: Any) -> Counters:
         **header: Further JSON values to store with them.
     """
     pid = os.getpid()
+    for callback in on_open:
+        callback()
     header = {"role": role, "pid": pid, "started": time.time(), **header}
     name = f"{role}-{pid}-{next(_serial)}{_SUFFIX}"
     return Counters(root() / server() / name, header)

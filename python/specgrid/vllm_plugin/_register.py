@@ -50,6 +50,7 @@ _reason = "register() has not run in this process"
 _active = False
 _register_us = 0.0
 _publishing = True
+_published_pid = 0
 
 
 def register(*, publish: bool = True) -> None:
@@ -78,6 +79,7 @@ def register(*, publish: bool = True) -> None:
             _imports.when_imported(seam.module, partial(_install_late, seam))
     _active, _reason = True, ""
     _register_us = (time.perf_counter() - start) * 1e6
+    _counters.on_open[:] = [_publish_fork]
     _log.info("%s", _summary())
     version = _vllm_version()
     if not version.startswith(TESTED):
@@ -95,10 +97,19 @@ def _install_late(seam: Seam) -> None:
     _publish()
 
 
+def _publish_fork() -> None:
+    """A process forked from a registered one has its seams, but has said nothing."""
+    if _published_pid != os.getpid():
+        _log.info("%s", _summary())
+        _publish()
+
+
 def _publish() -> None:
     """Leave what is active here where `specgrid doctor` finds it, if it can."""
+    global _published_pid
     if not _publishing:
         return
+    _published_pid = os.getpid()
     names = {state: [s.name for s in SEAMS if s.state == state] for state in _STATES}
     left = {s.name: s.reason for s in SEAMS if s.state == LEFT}
     info = getattr(sys.modules.get("vllm.logger"), "_vllm_process_info", None)
