@@ -20,7 +20,7 @@ SERVER = [
     "--spec-tokens",
     "3",
     "--max-num-batched-tokens",
-    "128",
+    "64",
 ]
 SCHEDULE = ["--schedule", "[[1, 4, 3], [5, 8, 2], [9, 12, 0]]"]
 
