@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
+#include <new>
 #include <optional>
 #include <random>
 #include <set>
@@ -16,6 +18,7 @@
 #include "core/plan_ladder.hpp"
 #include "core/plan_merge.hpp"
 #include "core/plan_shared.hpp"
+#include "core/together.hpp"
 #include "tests/every_plan.hpp"
 
 namespace specgrid {
@@ -305,6 +308,19 @@ TEST_CASE("the answer does not depend on the number of threads") {
         CHECK(many.points[k].entries == one.points[k].entries);
       }
     }
+  }
+}
+
+TEST_CASE("what a thread throws reaches the caller, and the others end first") {
+  for (const std::size_t threads : {1, 2, 5}) {
+    std::atomic<int> ended{0};
+    CHECK_THROWS_AS(work_together(threads,
+                                  [&](bool) {
+                                    ++ended;
+                                    throw std::bad_alloc();
+                                  }),
+                    std::bad_alloc);
+    CHECK(ended == static_cast<int>(threads));
   }
 }
 
