@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstddef>
 
-#include "core/together.hpp"
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -30,7 +30,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
       total.fetch_add(found.size(), std::memory_order_relaxed);
     }
   };
-  work_together(static_cast<std::size_t>(std::max(num_threads, 1)), work);
+  work_together(num_threads, work);
   if (total.load() > kMaxKeptArcs) arcs_ = {};
 }
 

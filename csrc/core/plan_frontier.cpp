@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/together.hpp"
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -102,10 +102,7 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
       }
     }
   };
-  work_together(
-      std::min<std::size_t>(static_cast<std::size_t>(std::max(num_threads, 1)),
-                            num_groups),
-      work);
+  work_together(useful_threads(num_threads, num_groups, 1), work);
   return !stopped.load();
 }
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "core/together.hpp"
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -29,15 +29,13 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
       if (curves[at].stopped) stopped.store(true);
     }
   };
-  work_together(
-      std::min<std::size_t>(static_cast<std::size_t>(std::max(num_threads, 1)),
-                            ladders.size()),
-      [&](bool is_caller) {
-        work([&] {
-          if (is_caller && stop && stop()) stopped.store(true);
-          return stopped.load();
-        });
-      });
+  work_together(useful_threads(num_threads, ladders.size(), 1),
+                [&](bool is_caller) {
+                  work([&] {
+                    if (is_caller && stop && stop()) stopped.store(true);
+                    return stopped.load();
+                  });
+                });
   return curves;
 }
 

@@ -158,6 +158,19 @@ class Model {
     return -1;
   }
 
+  // Runs of one query length, with the widest step it can see as one more: a
+  // request with one token left to prefill joins steps without drafts.
+  [[nodiscard]] std::vector<DiagonalRun> runs_of(std::int64_t query_len) const {
+    std::vector<DiagonalRun> runs;
+    for (const DiagonalRun& run : c_.diagonal) {
+      if (run.query_len == query_len) runs.push_back(run);
+    }
+    if (!runs.empty() && query_len == 1 && c_.decode_query_len > 1) {
+      runs.push_back({query_len, c_.max_num_seqs, c_.max_num_seqs});
+    }
+    return runs;
+  }
+
  private:
   [[nodiscard]] std::vector<Desc> descs_of(std::int64_t size,
                                            std::int64_t loras) const {
@@ -201,24 +214,24 @@ class Model {
     out.push_back(twin);
   }
 
-  // Some batch of the schedule has no smaller graph of this query length, or
-  // the graph is the largest and wider batches shrink to it.
+  // Some batch of the schedule, or its widest step, has no smaller graph of
+  // this query length; or the graph is the largest and the widest step shrinks
+  // to it.
   [[nodiscard]] bool reachable(const std::vector<Desc>& all,
                                const Desc& desc) const {
     std::int64_t below = 0;
-    std::int64_t widest = 0;
+    std::int64_t largest = 0;
     for (const Desc& d : all) {
       if (d.query_len != desc.query_len) continue;
-      widest = std::max(widest, d.reqs);
+      largest = std::max(largest, d.reqs);
       if (d.reqs < desc.reqs) below = std::max(below, d.reqs);
     }
-    for (const DiagonalRun& run : c_.diagonal) {
-      if (run.query_len != desc.query_len) continue;
+    for (const DiagonalRun& run : runs_of(desc.query_len)) {
       if (std::max(run.batch_lo, below + 1) <=
           std::min(run.batch_hi, desc.reqs)) {
         return true;
       }
-      if (desc.reqs == widest && run.batch_hi > widest) return true;
+      if (desc.reqs == largest && run.batch_hi > largest) return true;
     }
     return false;
   }
@@ -295,8 +308,7 @@ void check_used(const Dispatcher& dispatcher, const Model& model,
       if (other.reqs < d.reqs) below = std::max(below, other.reqs);
     }
     bool wanted = d.query_len == 0;
-    for (const DiagonalRun& run : config.diagonal) {
-      if (run.query_len != d.query_len) continue;
+    for (const DiagonalRun& run : model.runs_of(d.query_len)) {
       wanted = wanted || (d.reqs == widest && widest < run.batch_hi);
       const std::int64_t batch = std::min(run.batch_hi, d.reqs);
       const Step step{batch,   batch * d.query_len, d.query_len,

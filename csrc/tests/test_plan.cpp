@@ -12,13 +12,13 @@
 #include <tuple>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "core/plan_bound.hpp"
 #include "core/plan_frontier.hpp"
 #include "core/plan_labels.hpp"
 #include "core/plan_ladder.hpp"
 #include "core/plan_merge.hpp"
 #include "core/plan_shared.hpp"
-#include "core/together.hpp"
 #include "tests/every_plan.hpp"
 
 namespace specgrid {
@@ -312,7 +312,7 @@ TEST_CASE("the answer does not depend on the number of threads") {
 }
 
 TEST_CASE("what a thread throws reaches the caller, and the others end first") {
-  for (const std::size_t threads : {1, 2, 5}) {
+  for (const int threads : {1, 2, 5}) {
     std::atomic<int> ended{0};
     CHECK_THROWS_AS(work_together(threads,
                                   [&](bool) {
@@ -320,7 +320,7 @@ TEST_CASE("what a thread throws reaches the caller, and the others end first") {
                                     throw std::bad_alloc();
                                   }),
                     std::bad_alloc);
-    CHECK(ended == static_cast<int>(threads));
+    CHECK(ended == threads);
   }
 }
 
