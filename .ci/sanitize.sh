@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests under sanitizers:
 #   python   the Python suite on an extension built with address and
-#            undefined-behaviour sanitizers, memory exhaustion left to the tests
+#            undefined-behaviour sanitizers; tests marked slow are left out (they
+#            start processes by the hundred, or wait)
 #   leaks    the C++ tests under address sanitizer with its leak check on
 #   threads  the C++ tests, many threads on shared objects among them, under the
 #            thread sanitizer. CPython itself is not instrumented, so the
@@ -65,7 +66,7 @@ assert "sanitize-site" in where, where'
   # interpreter is seen too.
   LD_PRELOAD=$libraries PYTHONMALLOC=malloc SPECGRID_SANITIZED=1 \
     "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" \
-    --timeout=900 "$@" tests
+    --timeout=900 -m 'not slow' "$@" tests
 }
 
 cpp_tests() {  # cpp_tests PRESET: configure, build, run
