@@ -105,13 +105,13 @@ CASES: dict[str, Callable[[], Any]] = {
     "dispatch, refused": lambda: DISPATCH(99, 4),
     "dispatch, wrong types": lambda: refused(lambda: DISPATCH("x", 4)),
     "SharedProblem": lambda: _core.SharedProblem(**SHARED),
-    "SharedProblem.frontier": lambda: PROBLEM.frontier(4, 1),
-    "SharedProblem.unlimited": lambda: PROBLEM.unlimited(1),
-    "SharedProblem.labels": lambda: PROBLEM.labels(LIMITS, 8),
+    "SharedProblem.frontier": lambda: PROBLEM.frontier(4, 1, -1.0),
+    "SharedProblem.unlimited": lambda: PROBLEM.unlimited(1, -1.0),
+    "SharedProblem.labels": lambda: PROBLEM.labels(LIMITS, 8, -1.0),
     "SharedProblem.least": lambda: PROBLEM.least(),
     "LadderProblem": lambda: _core.LadderProblem(**LADDERS),
-    "LadderProblem.frontier": lambda: LADDER.frontier(4, False, 1),
-    "LadderProblem.labels": lambda: LADDER.labels(LIMITS, 8),
+    "LadderProblem.frontier": lambda: LADDER.frontier(4, False, 1, -1.0),
+    "LadderProblem.labels": lambda: LADDER.labels(LIMITS, 8, -1.0),
     "LadderProblem.least": lambda: LADDER.least(),
     "another kind of array": lambda: refused(
         lambda: _core.check_rows(ROWS.astype(float), 1)

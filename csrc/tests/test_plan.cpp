@@ -353,6 +353,38 @@ TEST_CASE("a solver stops when asked to") {
   CHECK(solve_ladders({ladder, ladder}, 20, false, 1, stop).stopped);
 }
 
+TEST_CASE("prices alone give a plan within the limits and a true bound") {
+  Random random(8);
+  int found = 0;
+  int proven = 0;
+  for (int i = 0; i < 300; ++i) {
+    CAPTURE(i);
+    SharedProblem p = random_problem(random, random.one_in(2));
+    price(random, p);
+    const Resources limits{random.in(2, 30), random.one_in(3) ? kNoLimit : 80,
+                           kNoLimit};
+    const SharedListDag dag(p);
+    const LabelResult best = solve_labels(dag, limits, 1000, {});
+    // Stopped at once, and never.
+    for (const StopRequested& stop :
+         {StopRequested([] { return true; }), StopRequested()}) {
+      for (const LabelResult& rough : {solve_roughly(dag, limits, stop),
+                                       solve_labels(dag, limits, 1, stop)}) {
+        if (!rough.found) continue;
+        REQUIRE(best.found);
+        ++found;
+        proven += rough.bound == best.best.time ? 1 : 0;
+        CHECK(within(rough.best.used, limits));
+        CHECK(rough.best.time >= best.best.time);
+        CHECK(rough.bound <= best.best.time);
+        CHECK(run(p, rough.best.entries).time == rough.best.time);
+      }
+    }
+  }
+  CHECK(found > 500);
+  CHECK(proven > 50);
+}
+
 TEST_CASE("a limit may depend on the largest entry") {
   // Sizes 2 and 4; a pool that leaves no room for a graph above 2.
   SharedProblem p = two_steps();
