@@ -70,6 +70,10 @@ def sim(run_dir: Path) -> Any:
         from specgrid import vllm_plugin
 
         vllm_plugin.register()
+        # Tests take the plug-in out and in; vLLM must not load it behind them.
+        import vllm.plugins
+
+        vllm.plugins.plugins_loaded = True
     return vllm_sim
 
 
