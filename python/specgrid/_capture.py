@@ -238,12 +238,9 @@ def capture_sizes(
     max_tokens = count("max_num_batched_tokens", max_num_batched_tokens)
     ceiling = count("platform_ceiling", platform_ceiling)
     multiple = count("sequence_parallel_size", sequence_parallel_size)
-    if not isinstance(rule, str) or rule not in RULES:
+    if rule not in tuple(RULES):  # a tuple, since anything may be asked for
         raise ConfigError(f"rule {rule!r:.40} is not known; use one of {list(RULES)}")
-    if (
-        not isinstance(performance_mode, str)
-        or performance_mode not in _PERFORMANCE_MODES
-    ):
+    if performance_mode not in _PERFORMANCE_MODES:
         raise ConfigError(
             f"performance_mode {performance_mode!r:.40} is not known; use one of "
             f"{list(_PERFORMANCE_MODES)}"
