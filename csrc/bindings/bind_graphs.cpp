@@ -5,6 +5,7 @@
 // Own headers follow pybind11, which must come first.
 #include <array>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -192,7 +193,7 @@ py::tuple candidates(const GraphTable& table) {
 // objects, each made when first asked for.
 class BoundDispatch {
  public:
-  BoundDispatch(std::shared_ptr<const GraphTable> table, py::object graph_type,
+  BoundDispatch(std::shared_ptr<const GraphTable> table, py::type graph_type,
                 py::object refuse)
       : table_(std::move(table)),
         graph_type_(std::move(graph_type)),
@@ -247,14 +248,14 @@ class BoundDispatch {
                  const py::object& num_reqs, const py::object& query_len,
                  std::int64_t loras, const py::object& max_query_len,
                  std::int64_t num_ubatches) {
-    const py::int_ tokens(num_tokens);
-    const py::int_ active(loras);
-    const py::int_ ubatches(num_ubatches);
-    std::array<PyObject*, 7> args = {
-        mode.ptr(),   tokens.ptr(),        num_reqs.ptr(), query_len.ptr(),
-        active.ptr(), max_query_len.ptr(), ubatches.ptr()};
-    return PyObject_Vectorcall(graph_type_.ptr(), args.data(), args.size(),
-                               nullptr);
+    // Graph is a named tuple: tuple's own constructor spares the Python frame
+    // of the class's __new__.
+    const py::tuple fields =
+        py::make_tuple(mode, num_tokens, num_reqs, query_len, loras,
+                       max_query_len, num_ubatches);
+    const py::tuple args = py::make_tuple(fields);
+    auto* const type = reinterpret_cast<PyTypeObject*>(graph_type_.ptr());
+    return PyTuple_Type.tp_new(type, args.ptr(), nullptr);
   }
 
   PyObject* make(std::int64_t at) {
@@ -273,7 +274,7 @@ class BoundDispatch {
   }
 
   std::shared_ptr<const GraphTable> table_;
-  py::object graph_type_;
+  py::type graph_type_;
   py::object refuse_;
   std::vector<py::str> modes_;
   std::unique_ptr<std::atomic<PyObject*>[]> made_;
@@ -292,8 +293,11 @@ bool read_field(PyObject* value, std::size_t field, std::int64_t& out) {
     out = 0;
     return true;
   }
-  out = PyLong_AsLongLong(value);
+  int overflow = 0;
+  out = PyLong_AsLongLongAndOverflow(value, &overflow);
   if (out == -1 && PyErr_Occurred() != nullptr) return false;
+  // No step has as many: such a number is out of range, or finds no graph.
+  if (overflow != 0) out = overflow * std::numeric_limits<std::int64_t>::max();
   if (optional && out <= 0) out = -1;
   return true;
 }
@@ -359,7 +363,7 @@ PyMethodDef dispatch_def = {
     "The graph that serves a step."};
 
 py::object bind_dispatch(const std::shared_ptr<GraphTable>& table,
-                         py::object graph_type, py::object refuse) {
+                         py::type graph_type, py::object refuse) {
   auto bound = std::make_unique<BoundDispatch>(table, std::move(graph_type),
                                                std::move(refuse));
   PyObject* const capsule =

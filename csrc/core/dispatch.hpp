@@ -13,35 +13,12 @@
 
 namespace specgrid {
 
-// Ascending distinct numbers >= 0 that answer "first one not below x": by one
-// table read while the numbers are small, by binary search above that.
-class SortedIndex {
- public:
-  SortedIndex() = default;
-  explicit SortedIndex(std::vector<std::int32_t> values);
-
-  // Position of the first value >= x (x >= 0); size() when there is none.
-  [[nodiscard]] std::size_t at_or_above(std::int64_t x) const {
-    if (values_.empty() || x > values_.back()) return values_.size();
-    if (!table_.empty()) {
-      return static_cast<std::size_t>(table_[static_cast<std::size_t>(x)]);
-    }
-    return static_cast<std::size_t>(
-        std::lower_bound(values_.begin(), values_.end(), x) - values_.begin());
-  }
-
-  [[nodiscard]] std::size_t size() const { return values_.size(); }
-  [[nodiscard]] std::int32_t operator[](std::size_t i) const {
-    return values_[i];
-  }
-  [[nodiscard]] std::span<const std::int32_t> values() const { return values_; }
-
- private:
-  // 2**17 entries are 512 KiB, well above every capture size in use.
-  static constexpr std::int32_t kLargestTable = 1 << 17;
-  std::vector<std::int32_t> values_;
-  std::vector<std::int32_t> table_;
-};
+// Position of the first value not below x in an ascending list, or its size.
+[[nodiscard]] inline std::size_t at_or_above(
+    std::span<const std::int32_t> values, std::int64_t x) {
+  return static_cast<std::size_t>(
+      std::lower_bound(values.begin(), values.end(), x) - values.begin());
+}
 
 // A step to be served. query_len 0: not a uniform decode step. max_query_len
 // 0: not known, or a prefill takes part.
@@ -97,14 +74,15 @@ class Dispatcher {
            step.num_ubatches >= 1;
   }
 
-  // Index of the graph that serves a sound step, or -1. O(1) while sizes are
-  // below 2**17 tokens, O(log sizes) above.
+  // Index of the graph that serves a sound step, or -1. O(1) for usual steps
+  // and sizes (see Answers), O(log sizes) for all others.
   [[nodiscard]] std::int64_t dispatch(const Step& step) const {
     const std::int64_t lora = lora_position(step.num_active_loras);
     if (lora < 0 || step.num_tokens == 0) return -1;
-    const GraphShape* shape = full_shape(step);
-    if (shape == nullptr) shape = piecewise_shape(step);
-    return shape == nullptr ? -1 : index_of(*shape, lora);
+    std::int32_t shape = kUnknown;
+    if (step.num_ubatches == 1) shape = answers_.find(step);
+    if (shape == kUnknown) shape = search(step);
+    return shape < 0 ? -1 : index_of(shape, lora);
   }
 
   [[nodiscard]] Served explain(const Step& step) const;
@@ -128,94 +106,87 @@ class Dispatcher {
   [[nodiscard]] CandidateTable candidates() const;
 
  private:
-  // FULL shapes of one query length (0: any), by tokens / unit.
+  static constexpr std::int32_t kNoShape = -1;
+  static constexpr std::int32_t kUnknown = -2;
+
+  // FULL shapes of one query length, or of any, by tokens.
   struct Ladder {
-    std::uint32_t unit = 1;  // the query length, 1 for any
-    SortedIndex index;
+    std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> shapes;
   };
   // Ladders of one micro-batch count.
   struct Bank {
-    SortedIndex query_lens;
+    std::vector<std::int32_t> query_lens;  // beside `ladders`
     std::vector<Ladder> ladders;
     Ladder any;
   };
+  // Shapes worked out beforehand, for steps without micro-batches: a uniform
+  // step of b requests in full (b x query_len tokens) by b, and a step of no
+  // query length by its tokens. Left empty where sizes or lengths are huge, or
+  // where the answer needs more than that; kUnknown then.
+  struct Answers {
+    std::vector<std::int32_t> shapes;
+    std::vector<std::uint32_t> begins;  // row of query length q: begins[q]..
 
-  static constexpr std::size_t kNoShape = static_cast<std::size_t>(-1);
-
-  [[nodiscard]] std::size_t shape_at_or_above(const Ladder& ladder,
-                                              std::int64_t tokens) const {
-    std::int64_t count = tokens;
-    if (ladder.unit != 1) {
-      if (tokens > kMaxTokens) return kNoShape;
-      count =
-          (static_cast<std::uint32_t>(tokens) + ladder.unit - 1) / ladder.unit;
+    [[nodiscard]] std::int32_t find(const Step& step) const {
+      const auto q = static_cast<std::size_t>(step.query_len);
+      if (q + 1 >= begins.size()) return kUnknown;
+      const std::uint32_t begin = begins[q];
+      const std::uint32_t end = begins[q + 1];
+      std::int64_t at = step.num_tokens;
+      if (q != 0) {
+        at = step.num_reqs;
+        if (step.num_reqs * step.query_len != step.num_tokens) return kUnknown;
+      }
+      if (begin == end) return kUnknown;
+      if (at >= std::int64_t{end - begin}) return kNoShape;
+      return shapes[begin + static_cast<std::size_t>(at)];
     }
-    const std::size_t at = ladder.index.at_or_above(count);
-    return at == ladder.index.size()
-               ? kNoShape
-               : static_cast<std::size_t>(ladder.shapes[at]);
+  };
+
+  static std::int32_t shape_at_or_above(const Ladder& ladder,
+                                        std::int64_t tokens) {
+    const std::size_t at = at_or_above(ladder.tokens, tokens);
+    return at == ladder.tokens.size() ? kNoShape : ladder.shapes[at];
   }
 
-  [[nodiscard]] const Ladder* ladder_of(const Bank& bank,
-                                        std::int64_t query_len) const {
+  [[nodiscard]] const Bank* bank_of(std::int64_t num_ubatches) const {
+    if (num_ubatches == 1) return &bank_;
+    return num_ubatches == num_ubatches_ ? &twin_bank_ : nullptr;
+  }
+
+  [[nodiscard]] static const Ladder* ladder_of(const Bank& bank,
+                                               std::int64_t query_len) {
     if (query_len == 0) return nullptr;
-    const std::size_t at = bank.query_lens.at_or_above(query_len);
+    const std::size_t at = at_or_above(bank.query_lens, query_len);
     if (at == bank.query_lens.size() || bank.query_lens[at] != query_len) {
       return nullptr;
     }
     return &bank.ladders[at];
   }
 
+  [[nodiscard]] const GraphShape& shape_of(std::int32_t shape) const {
+    return graphs_.shapes[static_cast<std::size_t>(shape)];
+  }
+
   // The shared ladder stops at the smallest FULL size that holds the tokens,
-  // whichever query length it belongs to.
-  [[nodiscard]] bool is_nearest(const GraphShape& shape,
-                                std::int64_t tokens) const {
+  // whichever query length it belongs to: at this shape only when the next
+  // smaller size does not hold them.
+  [[nodiscard]] bool is_nearest(std::int32_t shape, std::int64_t tokens) const {
     return policy_ != GraphPolicy::kVllm033 ||
-           levels_[levels_.at_or_above(tokens)] == shape.num_tokens;
+           level_below_[static_cast<std::size_t>(shape)] < tokens;
   }
 
-  [[nodiscard]] const GraphShape* full_shape(const Step& step) const {
-    if (step.num_ubatches != 1 && step.num_ubatches != num_ubatches_) {
-      return nullptr;
-    }
-    const Bank& bank = step.num_ubatches == 1 ? bank_ : twin_bank_;
-    if (const Ladder* ladder = ladder_of(bank, step.query_len)) {
-      const std::size_t at = shape_at_or_above(*ladder, step.num_tokens);
-      if (at != kNoShape) {
-        const GraphShape& shape = graphs_.shapes[at];
-        if (shape.num_reqs >= step.num_reqs &&
-            is_nearest(shape, step.num_tokens)) {
-          return &shape;
-        }
-      }
-    }
-    const std::size_t at = shape_at_or_above(bank.any, step.num_tokens);
-    if (at == kNoShape) return nullptr;
-    const GraphShape& shape = graphs_.shapes[at];
-    const bool fits_length =
-        shape.max_query_len == 0 ||
-        (step.max_query_len != 0 && step.max_query_len <= shape.max_query_len);
-    return shape.num_reqs >= step.num_reqs && fits_length ? &shape : nullptr;
-  }
-
-  [[nodiscard]] const GraphShape* piecewise_shape(const Step& step) const {
-    if (step.num_ubatches != 1) return nullptr;
-    const std::size_t at = piecewise_.at_or_above(step.num_tokens);
-    if (at == piecewise_.size()) return nullptr;
-    // Captured largest first, indexed smallest first.
-    return &graphs_.shapes[piecewise_.size() - 1 - at];
-  }
-
-  [[nodiscard]] std::int64_t index_of(const GraphShape& shape,
+  [[nodiscard]] std::int64_t index_of(std::int32_t shape,
                                       std::int64_t lora) const {
-    return shape.first + lora * shape.stride;
+    if (lora == 0) return shape_of(shape).first;
+    return shape_of(shape).first + lora * shape_of(shape).stride;
   }
 
   // Position of the LoRA case that serves an active count, or -1.
   [[nodiscard]] std::int64_t lora_position(std::int64_t active) const {
     if (active == 0) return no_lora_position_;
-    std::size_t at = positive_loras_.at_or_above(active);
+    std::size_t at = at_or_above(positive_loras_, active);
     if (at == positive_loras_.size()) {
       if (!clamp_loras_ || at == 0) return -1;
       --at;
@@ -223,11 +194,17 @@ class Dispatcher {
     return lora_positions_[at];
   }
 
+  // The shape that serves a step, without the prepared answers.
+  [[nodiscard]] std::int32_t search(const Step& step) const;
+  [[nodiscard]] std::int32_t search_full(const Step& step) const;
+
+  void order_lora_cases();
   void index_full_shapes();
+  void prepare_answers();
   void mark_used(const Ladder& ladder, const DiagonalRun& run,
                  std::vector<std::uint8_t>& used) const;
-
-  static constexpr std::int64_t kMaxTokens = 2147483647;
+  void append_candidates(std::int64_t tokens, std::size_t& level_end,
+                         std::vector<std::int32_t>& shapes) const;
 
   GraphShapes graphs_;
   GraphPolicy policy_;
@@ -235,13 +212,15 @@ class Dispatcher {
   std::int64_t num_ubatches_;
   bool clamp_loras_;
   std::vector<std::int64_t> lora_cases_;
-  SortedIndex positive_loras_;
+  std::vector<std::int32_t> positive_loras_;  // ascending
   std::vector<std::int64_t> lora_positions_;  // beside positive_loras_
   std::int64_t no_lora_position_ = -1;
-  SortedIndex piecewise_;
-  SortedIndex levels_;  // distinct FULL token counts
+  Ladder piecewise_;
+  std::vector<std::int32_t> levels_;  // distinct FULL token counts, ascending
+  std::vector<std::int32_t> level_below_;  // by shape; 0 for the lowest level
   Bank bank_;
   Bank twin_bank_;
+  Answers answers_;
 };
 
 // Graph indices for many steps. A span of one element holds for all steps.

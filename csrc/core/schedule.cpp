@@ -148,8 +148,8 @@ Fault duplicate_fault(const Rows& rows) {
     return x.batch == y.batch ? before(x.context, y.context)
                               : before(x.batch, y.batch);
   });
-  const auto twice = std::adjacent_find(
-      order.begin(), order.end(), [&](auto a, auto b) {
+  const auto twice =
+      std::adjacent_find(order.begin(), order.end(), [&](auto a, auto b) {
         return rows[a].batch == rows[b].batch &&
                rows[a].context == rows[b].context;
       });

@@ -50,18 +50,18 @@ TEST_CASE("tiers of large k are found as well as those of small k") {
 
 TEST_CASE_TEMPLATE("dense rows repeat exactly, for every width and type", T,
                    std::uint8_t, std::uint16_t, std::uint32_t) {
-  for (std::int64_t columns = 1; columns < 40; columns += 3) {
-    Grid grid{{{1, 3}, {4, 20000}}, {}, {}};
+  for (const std::int64_t columns : {1, 2, 7, 40}) {
+    Grid grid{{{1, 3}, {4, 5000}}, {}, {}};
     for (std::int64_t c = 0; c < columns; ++c) {
       grid.contexts.push_back({c + 1, c + 1});
       grid.k.push_back(c % 7);
     }
     for (std::int64_t c = 0; c < columns; ++c) grid.k.push_back(c % 5);
-    const Lookup lookup = make_lookup(grid, 20011, 6);
-    std::vector<T> table(static_cast<std::size_t>(20012 * columns), T{99});
+    const Lookup lookup = make_lookup(grid, 5011, 6);
+    std::vector<T> table(static_cast<std::size_t>(5012 * columns), T{99});
     fill_dense<T>(lookup, table);
     std::int64_t wrong = 0;
-    for (std::int64_t b = 0; b <= 20011; ++b) {
+    for (std::int64_t b = 0; b <= 5011; ++b) {
       for (std::int64_t c = 0; c < columns; ++c) {
         const auto cell = static_cast<std::size_t>(b * columns + c);
         wrong += table[cell] != static_cast<T>(lookup.at(b, c + 1)) ? 1 : 0;

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from specgrid._capture import CaptureSizes, Note, align_sizes, capture_sizes
 from specgrid._coverage import Coverage, CoverageRun, TierCoverage
+from specgrid._drafts import DraftGraph, DraftGraphs
 from specgrid._errors import ConfigError, ScheduleError
 from specgrid._graphs import CandidateTable, Graph, GraphSet, Served
 from specgrid._lookup import Lookup, Tier
@@ -21,6 +22,8 @@ __all__ = [
     "ConfigError",
     "Coverage",
     "CoverageRun",
+    "DraftGraph",
+    "DraftGraphs",
     "Graph",
     "GraphSet",
     "Lookup",

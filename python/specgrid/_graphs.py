@@ -45,6 +45,7 @@ _ROUTINES: dict[str, tuple[int, int]] = {
     "FULL_DECODE_ONLY": (_FULL, _NONE),
     "FULL_AND_PIECEWISE": (_FULL, _PIECEWISE),
 }
+MODES = tuple(_ROUTINES)
 
 
 class Graph(NamedTuple):
@@ -218,9 +219,9 @@ class GraphSet:
         self.num_speculative_tokens = count(
             "num_speculative_tokens", num_speculative_tokens, 0, MAX_COUNT - 1
         )
-        self.policy = _one_of("policy", policy, POLICIES)
-        self.runner = _one_of("runner", runner, ("v2", "v1"))
-        self.mode = _one_of("mode", mode, _ROUTINES)
+        self.policy = one_of("policy", policy, POLICIES)
+        self.runner = one_of("runner", runner, ("v2", "v1"))
+        self.mode = one_of("mode", mode, MODES)
         self.decode_query_len = count(
             "decode_query_len",
             1 + self.num_speculative_tokens
@@ -368,12 +369,12 @@ class GraphSet:
             >>> [graph.num_tokens for graph in graphs.graphs("FULL")]
             [4, 2, 1]
         """
-        _one_of("mode", mode, GRAPH_MODES)
+        one_of("mode", mode, GRAPH_MODES)
         return [graph for graph in self.all_graphs if graph.mode == mode]
 
     def count(self, mode: str) -> int:
         """How many graphs of a mode are captured."""
-        wanted = GRAPH_MODES.index(_one_of("mode", mode, GRAPH_MODES))
+        wanted = GRAPH_MODES.index(one_of("mode", mode, GRAPH_MODES))
         return int(np.count_nonzero(self.columns()[0] == wanted))
 
     @cached_property
@@ -624,7 +625,10 @@ def size_array(sizes: Iterable[int]) -> Int64:
             array = np.array(_checked_sizes(values), np.int64)
     if array.size and not (array.min() >= 1 and array.max() <= MAX_COUNT):
         _checked_sizes(array.tolist())
-    return np.unique(array.astype(np.int64, copy=False))
+    array = array.astype(np.int64, copy=False)
+    if np.all(array[1:] > array[:-1]):
+        return np.ascontiguousarray(array)
+    return np.unique(array)
 
 
 def _checked_sizes(values: list[Any]) -> list[int]:
@@ -643,7 +647,7 @@ def _lora_cases(cases: Iterable[int]) -> tuple[int, ...]:
     return values
 
 
-def _one_of(name: str, value: object, known: Iterable[str]) -> str:
+def one_of(name: str, value: object, known: Iterable[str]) -> str:
     names = tuple(known)
     if not isinstance(value, str) or value not in names:
         raise ConfigError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specgrid.cli._analysis import analyse
-from specgrid.cli._checks import CHECKS, Finding
+from specgrid.cli._lint import CHECKS, Finding
 from specgrid.cli.lint import lint
 from specgrid.io.vllm_config import ServeConfig
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``specgrid lint``: named findings about a server, each with the flag to change.
 
-What is looked for is in ``_checks.py``; here is choosing, printing and exit status.
+What is looked for is in ``_lint``; here is choosing, printing and exit status.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from specgrid._version import __version__
-from specgrid.cli._checks import CHECKS, Finding, Severity, Subject, examine
 from specgrid.cli._input import serve_command
+from specgrid.cli._lint import CHECKS, Finding, Severity, Subject, examine
 from specgrid.cli._output import Printer, Style, print_json
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig

@@ -435,7 +435,7 @@ class _FlagReader:
                 f"{short(self._raw.values['model'].value)}; paste the whole command "
                 "after `--`, or check for a missing quotation mark around a JSON value"
             )
-        self._raw.values["model"] = Given(word, self._where("model"))
+        self._raw.values["model"] = Given(word, self._file or "command line")
 
     def _flag(self, words: Sequence[str], i: int) -> int:
         word, has_value, inline = words[i - 1].partition("=")
@@ -576,6 +576,8 @@ def short(value: object, limit: int = 60) -> str:
     """A value as it can stand in a one-line message, whatever its size."""
     if isinstance(value, str):
         text = value if len(value) <= limit else value[: limit - 3] + "..."
+        if not text.strip():
+            return repr(text)
         return "".join(c if c.isprintable() else " " for c in text)
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = limit
