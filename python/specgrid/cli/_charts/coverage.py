@@ -14,6 +14,13 @@ from specgrid.cli._charts import bands, style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: What the colours say, best first.
+LEGEND = {
+    "full": "FULL graph",
+    "piecewise": "PIECEWISE graph only",
+    "hidden": "own FULL graph hidden, runs PIECEWISE",
+    "eager": "no graph, eager",
+}
 #: Rows drawn; a schedule has rarely more than eight query lengths.
 MAX_ROWS = 32
 LEFT, RIGHT, TOP, BOTTOM = 34.0, 14.0, 26.0, 40.0

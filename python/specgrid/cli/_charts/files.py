@@ -41,8 +41,20 @@ def check(path: str | None) -> None:
     style.require()
 
 
-def save(path: str | None, draw: Callable[[], Figure]) -> None:
-    """Draws and writes, where a file was asked for."""
+def save(
+    path: str | None,
+    draw: Callable[[], Figure],
+    heading: str = "",
+    legend: dict[str, str] | None = None,
+) -> None:
+    """Draws and writes, where a file was asked for.
+
+    Args:
+        path: the file; nothing is done without.
+        draw: makes the figure.
+        heading: what the picture says; a file stands alone, so it needs one.
+        legend: colour -> what it stands for.
+    """
     if path is None:
         return
     style.require()
@@ -53,10 +65,14 @@ def save(path: str | None, draw: Callable[[], Figure]) -> None:
         "svg": {"Date": None, "Creator": "specgrid"},
         "pdf": {"CreationDate": None, "Creator": "specgrid"},
     }
+    figure = draw()
+    style.alone(figure, heading, legend or {})
     buffer = io.BytesIO()
-    draw().savefig(
+    figure.savefig(
         buffer,
         format=kind,
+        bbox_inches="tight",
+        pad_inches=24 / style.DPI,
         dpi=2 * style.DPI if kind == "png" else style.DPI,
         metadata=metadata[kind],
     )

@@ -11,13 +11,6 @@ from specgrid.cli._report.html import Child, Element, data, el
 from specgrid.cli._report.pictures import drawings, legend
 from specgrid.cli._report.words import describe, first_to_show
 
-_LEGEND = {
-    "full": "FULL graph",
-    "piecewise": "PIECEWISE graph only",
-    "hidden": "own FULL graph hidden, runs PIECEWISE",
-    "eager": "no graph, eager",
-}
-
 
 def build(page: Bound) -> list[Element]:
     """The section; empty where coverage is not known."""
@@ -28,10 +21,11 @@ def build(page: Bound) -> list[Element]:
     rows = found["map"]["rows"]
     batch, row = first_to_show(rows)
     head, text = describe(rows[row], batch)
+    counts = found["counts"]
     label = (
         f"Coverage of decode batches 1 to {found['map']['widest']:,}: "
-        f"{found['counts']['FULL']:,} on a FULL graph, "
-        f"{found['counts']['PIECEWISE']:,} PIECEWISE, {found['counts']['NONE']:,} eager."
+        f"{counts['FULL']:,} on a FULL graph, {counts['PIECEWISE']:,} PIECEWISE, "
+        f"{counts['NONE']:,} eager."
     )
     drawn = drawings("map", label, lambda width: chart.draw(found["map"], width))
     shown = min(len(rows), chart.MAX_ROWS)
@@ -39,12 +33,7 @@ def build(page: Bound) -> list[Element]:
         el(
             "section",
             el("h2", "Which graph each decode batch gets"),
-            el(
-                "p",
-                "Full colour: batches the schedule decodes at that query length. Pale: "
-                "all others, which occur only while requests finish.",
-                _pixels(found["map"]["widest"]),
-            ),
+            el("p", _how_to_read(found["map"])),
             el(
                 "figure",
                 el(
@@ -57,7 +46,7 @@ def build(page: Bound) -> list[Element]:
                     data_batch=batch,
                     data_row=min(row, shown - 1),
                 ),
-                legend([(k, v) for k, v in _LEGEND.items() if k in _kinds(rows)]),
+                legend([(k, v) for k, v in chart.LEGEND.items() if k in _kinds(rows)]),
                 el(
                     "p",
                     el("b", head),
@@ -89,10 +78,19 @@ def build(page: Bound) -> list[Element]:
     ]
 
 
-def _pixels(widest: int) -> str | None:
-    if widest <= 896:
-        return None
-    return " A pixel holds several batches and shows the worst of them."
+def _how_to_read(map_: dict[str, Any]) -> str:
+    if len(map_["rows"]) == 1:
+        text = "One query length, so one row."
+    elif map_["complete"]:
+        text = (
+            "Full colour: batches the schedule decodes at that query length. Pale: all "
+            "others, which occur only while requests finish."
+        )
+    else:
+        text = "Only batches the schedule decodes at that query length are drawn."
+    if map_["widest"] > 896:
+        text += " A pixel holds several batches and shows the worst of them."
+    return text
 
 
 def _kinds(rows: list[dict[str, Any]]) -> set[str]:

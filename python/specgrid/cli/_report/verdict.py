@@ -29,11 +29,21 @@ def summary(coverage: Coverage) -> dict[str, int]:
 
 
 def headline(
-    analysis: Analysis, coverage: Coverage | None, fixes: list[dict[str, Any]]
+    analysis: Analysis,
+    coverage: Coverage | None,
+    num_hidden: int,
+    fixes: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Verdict, sentence, and the numbers before and after the first fix."""
+    """Verdict, sentence, and the numbers before and after the first fix.
+
+    Args:
+        analysis: the server.
+        coverage: under the policy in force; None where not known.
+        num_hidden: batches whose own graph is captured and hidden.
+        fixes: what can be pasted, the best first.
+    """
     before = None if coverage is None else summary(coverage)
-    verdict, sentence, why = _judge(analysis, coverage)
+    verdict, sentence, why = _judge(analysis, coverage, num_hidden)
     return {
         "verdict": verdict,
         "sentence": sentence,
@@ -44,7 +54,9 @@ def headline(
     }
 
 
-def _judge(analysis: Analysis, coverage: Coverage | None) -> tuple[str, str, str]:
+def _judge(
+    analysis: Analysis, coverage: Coverage | None, num_hidden: int
+) -> tuple[str, str, str]:
     config = analysis.config
     if analysis.schedule_status == "invalid":
         return (
@@ -74,15 +86,22 @@ def _judge(analysis: Analysis, coverage: Coverage | None) -> tuple[str, str, str
         )
     batches, missed, unused = now["batches"], now["missed"], now["unused"]
     if missed:
-        hidden = len({batch.num_reqs for batch in coverage.hidden})
-        why = _where_to(now, hidden)
+        why = _where_to(now, num_hidden)
         if unused:
-            why += f" {unused} of {now['graphs']} FULL graphs serve no batch at all."
-        return "losing", f"{missed} of {batches} decode batches lose their graph.", why
+            why += (
+                f" {unused:,} of {now['graphs']:,} FULL graphs serve no batch at all."
+            )
+        verb = "loses its" if missed == 1 else "lose their"
+        return (
+            "losing",
+            f"{missed:,} of {batches:,} decode batches {verb} graph.",
+            why,
+        )
     if unused:
         return (
             "unused",
-            f"Every decode batch has its graph; {unused} of {now['graphs']} graphs are "
+            f"Every decode batch has its graph; {unused:,} of "
+            f"{now['graphs']:,} graphs are "
             "never used.",
             "They cost memory and start-up time, and no decode batch of this schedule "
             "can replay them.",
@@ -90,7 +109,7 @@ def _judge(analysis: Analysis, coverage: Coverage | None) -> tuple[str, str, str
     return (
         "complete",
         "Every decode batch has its graph.",
-        f"{now['graphs']} FULL graphs are captured and each of them is used.",
+        f"{now['graphs']:,} FULL graphs are captured and each of them is used.",
     )
 
 
@@ -98,11 +117,11 @@ def _where_to(now: dict[str, int], hidden: int) -> str:
     """What the missed batches get instead, and why."""
     piecewise, eager = now["piecewise"], now["eager"]
     if piecewise and eager:
-        why = f"{piecewise} drop to PIECEWISE and {eager} run eager."
+        why = f"{piecewise:,} drop to PIECEWISE and {eager:,} run eager."
     else:
         why = "They drop to PIECEWISE." if piecewise else "They run eager."
     if hidden:
-        who = "their" if hidden == now["missed"] else f"for {hidden} of them their"
+        who = "their" if hidden == now["missed"] else f"for {hidden:,} of them their"
         why = (
             f"{why[:-1]}: {who} own graph is captured, but dispatch passes it over for "
             "one of another query length (vLLM #56136)."
