@@ -153,28 +153,23 @@ def above(made: Axes, text: str, left: float) -> None:
 
 def alone(drawn: Figure, heading: str, legend: dict[str, str]) -> None:
     """A heading above and a legend below, for a picture without a page around it."""
-    made = drawn.axes[0]
-    height = drawn.get_size_inches()[1] * DPI
-    made.annotate(
+    width, height = (side * DPI for side in drawn.get_size_inches())
+    drawn.text(
+        0,
+        1 + 14 / height,
         heading,
-        (0, height + 14),
-        xycoords="figure points",
         fontsize=18,
         fontweight="bold",
         color=color("ink"),
-        annotation_clip=False,
+        parse_math=False,
     )
     x = 0.0
     for name, meaning in legend.items():
-        for text, tone, shift in (("\N{BLACK SQUARE}", name, 0), (meaning, "soft", 16)):
-            made.annotate(
-                text,
-                (x + shift, -14),
-                xycoords="figure points",
-                fontsize=SIZE,
-                color=color(tone),
-                annotation_clip=False,
-            )
+        for text, tone, at in (
+            ("\N{BLACK SQUARE}", name, x),
+            (meaning, "soft", x + 16),
+        ):
+            drawn.text(at / width, -14 / height, text, fontsize=SIZE, color=color(tone))
         # Wide enough for any typeface: seven pixels a letter.
         x += 44 + 7 * len(meaning)
 
