@@ -101,8 +101,8 @@ def _judge(
         return (
             "unused",
             f"Every decode batch has its graph; {unused:,} of "
-            f"{now['graphs']:,} graphs are "
-            "never used.",
+            f"{now['graphs']:,} graphs {'is' if unused == 1 else 'are'} never "
+            "used.",
             "They cost memory and start-up time, and no decode batch of this schedule "
             "can replay them.",
         )
