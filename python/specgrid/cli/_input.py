@@ -129,6 +129,7 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         options.pop("device_memory_gib"),
         options.pop("platform_ceiling"),
     )
+    ctx.meta["specgrid.device"] = device
     if config_file == "-":
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")

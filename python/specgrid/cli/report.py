@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from specgrid._errors import ConfigError
-from specgrid.cli._analysis import analyse
+from specgrid.cli._analysis import Analysis, analyse
 from specgrid.cli._charts import style
 from specgrid.cli._files import write_whole
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import print_json
 from specgrid.cli._report.document import to_document
-from specgrid.io.vllm_config import ServeConfig
+from specgrid.io.vllm_config import ServeConfig, load
 
 _EPILOG = """\\
 \b
@@ -35,8 +35,19 @@ The JSON document is described in docs/report.md.
     "report", leading=click.argument("out", metavar="OUT.html"), epilog=_EPILOG
 )
 @click.option("--title", metavar="TEXT", help="What to call the server on the page.")
+@click.option(
+    "--compare",
+    metavar="FILE",
+    help="Another settings file or command: what changes from it to this server.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print its numbers as JSON.")
-def command(config: ServeConfig, out: str, title: str | None, as_json: bool) -> int:
+def command(
+    config: ServeConfig,
+    out: str,
+    title: str | None,
+    compare: str | None,
+    as_json: bool,
+) -> int:
     """Draw what vLLM captures for a server as one HTML page.
 
     Shows which decode batches lose their CUDA graph and what to paste, the coverage
@@ -53,10 +64,18 @@ def command(config: ServeConfig, out: str, title: str | None, as_json: bool) -> 
     from specgrid.cli._report.page import render
 
     analysis = analyse(config)
-    document = to_document(analysis, title)
+    document = to_document(analysis, title, _before(compare))
     write_whole(Path(out), render(document).encode())
     if as_json:
         print_json(document)
     else:
         click.echo(f"{out}: {document['headline']['sentence']}")
     return 1 if analysis.schedule_status == "invalid" else 0
+
+
+def _before(path: str | None) -> tuple[str, Analysis] | None:
+    """The configuration to compare with, on the same GPU."""
+    if path is None:
+        return None
+    device = click.get_current_context().meta["specgrid.device"]
+    return Path(path).name, analyse(load([], path, [], device))

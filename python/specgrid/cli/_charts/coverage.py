@@ -58,13 +58,13 @@ def draw(document: dict[str, Any], width: float) -> Figure:
         [y + 0.5 for y in range(len(rows))], [str(r["query_len"]) for r in rows]
     )
     made.spines["bottom"].set_visible(False)
-    _batch_ticks(made, widest, 4 if width < 500 else 8)
+    batch_ticks(made, widest, 4 if width < 500 else 8)
     style.above(made, "query length (tokens per request)", LEFT)
     style.below(made, "requests in the decode batch")
     return drawn
 
 
-def _batch_ticks(made: Any, widest: int, steps: int) -> None:
+def batch_ticks(made: Any, widest: int, steps: int) -> None:
     """Round batches, and always the first and the last."""
     from matplotlib.ticker import MaxNLocator
 

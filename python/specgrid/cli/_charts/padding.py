@@ -41,9 +41,9 @@ def draw(padding: dict[str, Any], widest: int, width: float) -> Figure:
     made.set_ylim(0, max(5.0, 1.08 * max(values, default=0), 1.5 * mean))
     style.ruled(made, 3)
     made.yaxis.set_major_formatter(lambda y, _: f"{y:g} %")
-    from specgrid.cli._charts.coverage import _batch_ticks
+    from specgrid.cli._charts.coverage import batch_ticks
 
-    _batch_ticks(made, widest, 4 if width < 500 else 8)
+    batch_ticks(made, widest, 4 if width < 500 else 8)
     style.above(made, "padding, share of the tokens asked for", LEFT)
     style.below(made, "requests in the decode batch")
     return drawn

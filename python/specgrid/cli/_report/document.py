@@ -8,6 +8,7 @@ from typing import Any
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis
 from specgrid.cli._report.coverage import coverage_document, num_hidden
+from specgrid.cli._report.diff import compare
 from specgrid.cli._report.fixes import fixes
 from specgrid.cli._report.verdict import headline, policy_in_force
 from specgrid.cli.explain import to_document as explain_document
@@ -18,12 +19,17 @@ from specgrid.io._vllm_flags import VLLM_VERSION
 SCHEMA_VERSION = 1
 
 
-def to_document(analysis: Analysis, title: str | None = None) -> dict[str, Any]:
+def to_document(
+    analysis: Analysis,
+    title: str | None = None,
+    before: tuple[str, Analysis] | None = None,
+) -> dict[str, Any]:
     """Everything the page shows about one configuration.
 
     Args:
         analysis: the server.
         title: what to call it; the model when not given.
+        before: name and analysis of a configuration to compare it with.
     """
     coverage = analysis.policies.get(policy_in_force(analysis), analysis.coverage)
     covered = None if coverage is None else coverage_document(coverage)
@@ -40,7 +46,7 @@ def to_document(analysis: Analysis, title: str | None = None) -> dict[str, Any]:
         "lint": lint_document(lint(analysis.config), 0),
         "coverage": covered,
         "schedule": _schedule(analysis),
-        "compare": None,
+        "compare": None if before is None else compare(before[1], analysis, before[0]),
         "plan": None,
         "tuned": None,
     }

@@ -47,7 +47,9 @@ def fixes(analysis: Analysis) -> list[dict[str, Any]]:
         if _better(after, before):
             found.append(
                 {
-                    "title": "With vLLM alone",
+                    "title": "With capture sizes alone"
+                    if analysis.config.plugin
+                    else "With vLLM alone",
                     "needs": "In place of any capture sizes set so far.",
                     "flags": [covering.flags],
                     "result": after,

@@ -67,7 +67,7 @@ def _settings(page: Bound) -> Element:
     rows: list[list[Child]] = [
         [
             el("th", setting["name"], scope="row"),
-            el("td", _value(setting["value"])),
+            el("td", value_text(setting["value"])),
             el(
                 "td",
                 setting["source"],
@@ -92,7 +92,8 @@ def _settings(page: Bound) -> Element:
     )
 
 
-def _value(value: object) -> str:
+def value_text(value: object) -> str:
+    """A setting as people write it."""
     if isinstance(value, list) and all(isinstance(x, int) for x in value):
         return steps_text(sorted(set(value)), limit=12) or "(empty)"
     return "–" if value is None else str(value)
