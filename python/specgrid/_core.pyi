@@ -92,3 +92,111 @@ class GraphTable:
     def bind_dispatch(
         self, graph_type: Callable[..., Any], refuse: Callable[..., Any]
     ) -> Callable[..., Any]: ...
+
+# ---- plan ------------------------------------------------------------------------
+
+_Points = tuple[_Int64, _Int64, _Int64]
+_Labels = tuple[bool, int, _Int64, _Int64, _Int64, _Int64]
+
+class SharedProblem:
+    def __init__(
+        self,
+        *,
+        query_lens: _Int64,
+        max_num_seqs: int,
+        max_decode_tokens: int,
+        max_size: int,
+        one_ladder: bool,
+        piecewise: bool,
+        decode: _Int64,
+        mixed: _Int64,
+        full_time: _Int64,
+        piecewise_time: _Int64,
+        sizes: _Int64,
+        forced: _Int64,
+        graphs_each: _Int64,
+        graph_bytes: _Int64,
+        graph_seconds: _Int64,
+        pool_bytes: _Int64,
+        graph_limits: _Int64,
+    ) -> None: ...
+    def frontier(self, budget: int, num_threads: int) -> _Points: ...
+    def unlimited(self, num_threads: int) -> _Points: ...
+    def labels(self, limits: _Int64, max_labels: int) -> _Labels: ...
+    def least(self) -> _Int64: ...
+
+class LadderProblem:
+    def __init__(self, *, lengths: _Int64, steps: _Int64, limits: _Int64) -> None: ...
+    def frontier(self, budget: int, plain: bool, num_threads: int) -> _Points: ...
+    def labels(self, limits: _Int64, max_labels: int) -> _Labels: ...
+    def least(self) -> _Int64: ...
+
+# ---- tune ------------------------------------------------------------------------
+
+_Float64 = npt.NDArray[np.float64]
+_LabelPoints = tuple[_Int64, _Int64, _Float64]
+
+def tune_surface(
+    batches: _Int64,
+    contexts: _Int64,
+    step_us: _Float64,
+    rows: _Float64,
+    columns: _Int64,
+    threads: int,
+) -> _Float64: ...
+def tune_grid(
+    points: list[_LabelPoints],
+    tokens_per_step: _Float64,
+    max_num_seqs: int,
+    columns: _Int64,
+    padded_batch: _Float64,
+    extra_us: _Float64,
+    weights: _Float64,
+    max_us_per_token: float,
+    tolerance: float,
+    max_rows: int,
+    max_columns: int,
+    threads: int,
+) -> tuple[
+    npt.NDArray[np.int32],
+    _Float64,
+    _Float64,
+    npt.NDArray[np.uint8],
+    _Int64,
+    _Int64,
+    _Float64,
+    _Float64,
+]: ...
+def tune_report(
+    points: list[_LabelPoints],
+    tokens: _Float64,
+    max_num_seqs: int,
+    columns: _Int64,
+    padded_batch: _Float64,
+    extra_us: _Float64,
+    weights: _Float64,
+    table: npt.NDArray[np.int32],
+    threads: int,
+) -> tuple[
+    _Float64,
+    npt.NDArray[np.uint8],
+    float,
+    float,
+    float,
+    _Float64,
+    _Float64,
+    _Int64,
+]: ...
+def compress_line(
+    cost: _Float64, max_entries: int, non_increasing: bool
+) -> tuple[_Float64, _Int64]: ...
+def compress_bands(
+    cost: _Float64, max_entries: int, non_increasing: bool, threads: int
+) -> tuple[_Float64, _Int64, _Int64]: ...
+def tune_joint(
+    share: _Float64,
+    graph_us: _Float64,
+    eager_us: _Float64,
+    run_us: float,
+    max_graphs: int,
+) -> tuple[_Float64, _Int64]: ...

@@ -126,8 +126,9 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except ValueError as error:
         from specgrid._errors import ConfigError, ScheduleError
+        from specgrid.io import DataError
 
-        if isinstance(error, (ConfigError, ScheduleError)):
+        if isinstance(error, (ConfigError, ScheduleError, DataError)):
             return _fail(str(error))
         raise
     return result if isinstance(result, int) else 0

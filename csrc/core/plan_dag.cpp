@@ -1,0 +1,59 @@
+#include "core/plan_dag.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <thread>
+
+namespace specgrid {
+namespace {
+
+// About 200 MB of arcs.
+constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
+
+}  // namespace
+
+KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
+  const auto num = static_cast<std::size_t>(dag.num_nodes());
+  arcs_.resize(num);
+  std::atomic<std::size_t> next{1};
+  std::atomic<std::size_t> total{0};
+  auto work = [&] {
+    std::vector<Arc> scratch;
+    for (std::size_t node = next.fetch_add(1); node < num;
+         node = next.fetch_add(1)) {
+      if (total.load(std::memory_order_relaxed) > kMaxKeptArcs) return;
+      const auto found =
+          dag.arcs_into(static_cast<std::int32_t>(node), scratch);
+      arcs_[node].assign(found.begin(), found.end());
+      total.fetch_add(found.size(), std::memory_order_relaxed);
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < num_threads; ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  if (total.load() > kMaxKeptArcs) arcs_ = {};
+}
+
+std::int32_t KeptDag::num_nodes() const { return dag_.num_nodes(); }
+
+std::span<const Arc> KeptDag::arcs_into(std::int32_t node,
+                                        std::vector<Arc>& scratch) const {
+  if (arcs_.empty()) return dag_.arcs_into(node, scratch);
+  return arcs_[static_cast<std::size_t>(node)];
+}
+
+const std::vector<std::int32_t>& KeptDag::group_starts() const {
+  return dag_.group_starts();
+}
+
+std::int32_t KeptDag::graph_limit(std::int32_t node) const {
+  return dag_.graph_limit(node);
+}
+
+std::int64_t KeptDag::entry(std::int32_t node) const {
+  return dag_.entry(node);
+}
+
+}  // namespace specgrid

@@ -1,0 +1,160 @@
+#include "core/plan_labels.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "core/plan_bound.hpp"
+
+namespace specgrid {
+namespace {
+
+struct Label {
+  std::int64_t time = 0;
+  Resources used;
+  std::int32_t entries = 0;
+  std::int32_t from = 0;  // node
+  std::int64_t from_entry = kNoEntry;
+  std::uint32_t from_label = 0;  // label at that node
+  double bound = 0;              // of any plan that goes on from here
+};
+
+bool comes_first(const Label& x, const Label& y) {
+  auto key = [](const Label& l) {
+    return std::tuple(l.time, l.used.graphs, l.used.bytes, l.used.seconds,
+                      l.entries, l.from_entry);
+  };
+  return key(x) < key(y);
+}
+
+// Keeps the labels no other beats in time and every resource. They come sorted
+// by time, so a kept one is never slower.
+void drop_dominated(std::vector<Label>& labels) {
+  std::sort(labels.begin(), labels.end(), comes_first);
+  std::vector<Label> kept;
+  for (const Label& label : labels) {
+    const bool dominated =
+        std::any_of(kept.begin(), kept.end(), [&](const Label& k) {
+          return k.used.graphs <= label.used.graphs &&
+                 k.used.bytes <= label.used.bytes &&
+                 k.used.seconds <= label.used.seconds;
+        });
+    if (!dominated) kept.push_back(label);
+  }
+  labels = std::move(kept);
+}
+
+}  // namespace
+
+LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
+                         std::size_t max_labels, const StopRequested& stop) {
+  LabelResult result;
+  const std::vector<Resources> least = least_to_go(dag);
+  result.least = least.front();
+  PriceSearch search = search_prices(dag, limits, stop);
+  result.corners = std::move(search.corners);
+  if (search.stopped) {
+    result.stopped = true;
+    return result;
+  }
+  if (search.bound == -std::numeric_limits<double>::infinity() ||
+      !within(least.front(), limits)) {
+    return result;
+  }
+
+  const std::vector<double> to_go = priced_to_go(dag, search.prices);
+  const double credit = priced(search.prices, limits);
+  // Bounds are floating point; a hair's breadth keeps ties and rounding in.
+  auto ceiling = [&](std::int64_t time) {
+    const auto value = static_cast<double>(time);
+    return value + 1e-9 * value + 1.0;
+  };
+  double most = search.best.time < kNoPlan
+                    ? ceiling(search.best.time)
+                    : std::numeric_limits<double>::infinity();
+  double least_dropped = std::numeric_limits<double>::infinity();
+
+  const auto num_nodes = static_cast<std::size_t>(dag.num_nodes());
+  std::vector<std::vector<Label>> labels(num_nodes);
+  labels[0].emplace_back();
+  std::vector<Label> found;
+  std::vector<Arc> scratch;
+  for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
+    if (stop && stop()) {
+      result.stopped = true;
+      return result;
+    }
+    const auto at = static_cast<std::size_t>(node);
+    found.clear();
+    const std::int32_t counted = dag.entry(node) == kNoEntry ? 0 : 1;
+    for (const Arc& arc : dag.arcs_into(node, scratch)) {
+      const std::vector<Label>& below =
+          labels[static_cast<std::size_t>(arc.from)];
+      const std::int64_t from_entry = dag.entry(arc.from);
+      for (std::size_t i = 0; i < below.size(); ++i) {
+        Label next = below[i];
+        next.time += arc.time;
+        next.used.graphs += arc.graphs;
+        next.used.bytes += arc.bytes;
+        next.used.seconds += arc.seconds;
+        const Resources reach{next.used.graphs + least[at].graphs,
+                              next.used.bytes + least[at].bytes,
+                              next.used.seconds + least[at].seconds};
+        if (!within(reach, limits)) continue;
+        next.bound = static_cast<double>(next.time) +
+                     priced(search.prices, next.used) + to_go[at] - credit;
+        if (next.bound > most) continue;
+        next.entries += counted;
+        next.from = arc.from;
+        next.from_entry = from_entry;
+        next.from_label = static_cast<std::uint32_t>(i);
+        found.push_back(next);
+      }
+    }
+    drop_dominated(found);
+    if (found.size() > max_labels) {
+      auto better = [](const Label& x, const Label& y) {
+        return std::tuple(x.bound, x.time) < std::tuple(y.bound, y.time);
+      };
+      std::sort(found.begin(), found.end(), better);
+      least_dropped = std::min(least_dropped, found[max_labels].bound);
+      found.resize(max_labels);
+      std::sort(found.begin(), found.end(), comes_first);
+    }
+    labels[at] = found;
+  }
+
+  const std::vector<Label>& last = labels.back();
+  if (!last.empty() && last.front().time <= search.best.time) {
+    const Label* label = &last.front();
+    result.best.time = label->time;
+    result.best.used = label->used;
+    while (label->from != 0) {
+      const std::int64_t entry = dag.entry(label->from);
+      if (entry != kNoEntry) result.best.entries.push_back(entry);
+      label = &labels[static_cast<std::size_t>(label->from)][label->from_label];
+    }
+    std::reverse(result.best.entries.begin(), result.best.entries.end());
+    result.found = true;
+  } else if (search.best.time < kNoPlan) {
+    result.best = search.best;
+    result.found = true;
+  }
+  if (!result.found) {
+    // Nothing within the limits, unless a dropped label led there.
+    if (least_dropped != std::numeric_limits<double>::infinity()) {
+      result.bound = static_cast<std::int64_t>(least_dropped);
+    }
+    return result;
+  }
+  result.bound = result.best.time;
+  if (least_dropped < static_cast<double>(result.best.time)) {
+    result.bound = static_cast<std::int64_t>(
+        std::max(std::max(least_dropped, search.bound), 0.0));
+  }
+  return result;
+}
+
+}  // namespace specgrid

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan files: JSON, versioned, written all or nothing, read with suspicion.
+
+The format is documented in docs/planner.md. Nothing here knows how to plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from specgrid._errors import ConfigError
+
+FORMAT = "specgrid-plan"
+VERSION = 1
+
+#: Plan files larger than this are refused before they are read.
+MAX_BYTES = 16 << 20
+#: Most sizes or graphs a plan may list.
+MAX_ENTRIES = 1 << 20
+
+
+def write_plan(path: Path, plan: dict[str, Any]) -> None:
+    """Writes a plan so that no reader ever sees half of it."""
+    text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
+    handle, name = tempfile.mkstemp(
+        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
+    )
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp is private to the user; a plan is read by the server's.
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """The JSON object of a plan file, its envelope checked.
+
+    Raises:
+        ConfigError: The file is missing, too large, not JSON, not a plan, or of
+            another version.
+    """
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigError(
+                f"{path} has {size} bytes; a plan has at most {MAX_BYTES}, so this is "
+                "another file"
+            )
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the plan {path} cannot be read: {error.strerror}; write one with "
+            "CapturePlan.save or `specgrid plan --save`"
+        ) from None
+    try:
+        plan = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not a plan: it is not JSON ({error})") from None
+    if not isinstance(plan, dict) or plan.get("format") != FORMAT:
+        raise ConfigError(
+            f'{path} is not a plan: it lacks "format": "{FORMAT}". Write one with '
+            "CapturePlan.save or `specgrid plan --save`"
+        )
+    version = plan.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ConfigError(
+            f"{path} is a plan of version {version!r}; this specgrid reads version "
+            f"{VERSION}. Make the plan again, or update specgrid"
+        )
+    return plan
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+class Fields:
+    """Typed access to a plan's fields, with the file's name in every message."""
+
+    def __init__(self, plan: dict[str, Any], path: str) -> None:
+        self._plan = plan
+        self._path = path
+
+    def fault(self, name: str, what: str) -> ConfigError:
+        return ConfigError(f'{self._path}: "{name}" {what}; make the plan again')
+
+    def raw(self, name: str) -> Any:
+        if name not in self._plan:
+            raise self.fault(name, "is missing")
+        return self._plan[name]
+
+    def integer(self, name: str, low: int = 0) -> int:
+        value = self.raw(name)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not low <= value < 2**31
+        ):
+            raise self.fault(name, f"is {value!r:.80}, not a whole number from {low}")
+        return value
+
+    def optional_number(self, name: str) -> float | None:
+        return None if self.raw(name) is None else self.number(name)
+
+    def number(self, name: str) -> float:
+        value = self.raw(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fault(name, f"is {value!r:.80}, not a number")
+        return float(value)
+
+    def text(self, name: str, choices: tuple[str, ...] = ()) -> str:
+        value = self.raw(name)
+        if not isinstance(value, str) or (choices and value not in choices):
+            hint = f", not one of {', '.join(choices)}" if choices else ", not a text"
+            raise self.fault(name, f"is {value!r:.80}{hint}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.raw(name)
+        if not isinstance(value, bool):
+            raise self.fault(name, f"is {value!r:.80}, not true or false")
+        return value
+
+    def integers(self, name: str, low: int = 1, high: int = 2**31 - 1) -> list[int]:
+        """A strictly ascending list of whole numbers."""
+        values = self.listed(name)
+        for value in values:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int)
+                or not low <= value <= high
+            ):
+                raise self.fault(
+                    name, f"holds {value!r:.80}, not a whole number in {low}..{high}"
+                )
+        if any(b <= a for a, b in pairwise(values)):
+            raise self.fault(name, "is not strictly ascending")
+        return values
+
+    def listed(self, name: str) -> list[Any]:
+        value = self.raw(name)
+        if not isinstance(value, list) or len(value) > MAX_ENTRIES:
+            raise self.fault(name, "is not a list of reasonable length")
+        return value
