@@ -18,6 +18,7 @@ from specgrid.cli._files import write_whole
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import print_json
 from specgrid.cli._report.document import to_document
+from specgrid.cli._report.given import read_plan, read_tuned
 from specgrid.io.vllm_config import ServeConfig, load
 
 _EPILOG = """\\
@@ -40,12 +41,25 @@ The JSON document is described in docs/report.md.
     metavar="FILE",
     help="Another settings file or command: what changes from it to this server.",
 )
+@click.option(
+    "--plan",
+    metavar="FILE",
+    help="A plan to show: the output of `specgrid plan --json --frontier`, or a saved "
+    "plan.",
+)
+@click.option(
+    "--tuned",
+    metavar="FILE",
+    help="A tuned schedule to show: the output of `specgrid tune --json`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print its numbers as JSON.")
 def command(
     config: ServeConfig,
     out: str,
     title: str | None,
     compare: str | None,
+    plan: str | None,
+    tuned: str | None,
     as_json: bool,
 ) -> int:
     """Draw what vLLM captures for a server as one HTML page.
@@ -64,7 +78,13 @@ def command(
     from specgrid.cli._report.page import render
 
     analysis = analyse(config)
-    document = to_document(analysis, title, _before(compare))
+    document = to_document(
+        analysis,
+        title,
+        _before(compare),
+        None if plan is None else read_plan(plan),
+        None if tuned is None else read_tuned(tuned),
+    )
     write_whole(Path(out), render(document).encode())
     if as_json:
         print_json(document)

@@ -37,6 +37,23 @@ def millis(value: float) -> str:
     return f"{value / 1000:,.3f} ms"
 
 
+def millis_short(value: float) -> str:
+    """
+    >>> millis_short(10362.4)
+    '10.36 ms'
+    """
+    return f"{value / 1000:,.2f} ms"
+
+
+def millis_less(value: float) -> str:
+    """A negative shift as the amount it takes away.
+
+    >>> millis_less(-5211.1)
+    '5.211 ms'
+    """
+    return millis(-value)
+
+
 def gib(value: float) -> str:
     """
     >>> gib(3 * 2**29)
@@ -61,7 +78,10 @@ def times(value: float) -> str:
     return f"{value:,.2f}"
 
 
-FORMATS = {f.__name__: f for f in (integer, percent, millis, gib, seconds, times)}
+FORMATS = {
+    f.__name__: f
+    for f in (integer, percent, millis, millis_short, millis_less, gib, seconds, times)
+}
 
 
 class Bound:

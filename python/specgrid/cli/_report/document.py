@@ -10,6 +10,7 @@ from specgrid.cli._analysis import Analysis
 from specgrid.cli._report.coverage import coverage_document, num_hidden
 from specgrid.cli._report.diff import compare
 from specgrid.cli._report.fixes import fixes
+from specgrid.cli._report.plan_document import with_plan
 from specgrid.cli._report.verdict import headline, policy_in_force
 from specgrid.cli.explain import to_document as explain_document
 from specgrid.cli.lint import lint
@@ -23,6 +24,8 @@ def to_document(
     analysis: Analysis,
     title: str | None = None,
     before: tuple[str, Analysis] | None = None,
+    plan: dict[str, Any] | None = None,
+    tuned: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows about one configuration.
 
@@ -30,10 +33,15 @@ def to_document(
         analysis: the server.
         title: what to call it; the model when not given.
         before: name and analysis of a configuration to compare it with.
+        plan: a plan, as ``given.read_plan`` returns it.
+        tuned: a tuned schedule, as ``given.read_tuned`` returns it.
     """
     coverage = analysis.policies.get(policy_in_force(analysis), analysis.coverage)
     covered = None if coverage is None else coverage_document(coverage)
     found = fixes(analysis)
+    if plan is not None:
+        plan, fix = with_plan(analysis, coverage, plan)
+        found = ([] if fix is None else [fix]) + found
     return {
         "schema": "specgrid.report",
         "version": SCHEMA_VERSION,
@@ -47,8 +55,8 @@ def to_document(
         "coverage": covered,
         "schedule": _schedule(analysis),
         "compare": None if before is None else compare(before[1], analysis, before[0]),
-        "plan": None,
-        "tuned": None,
+        "plan": plan,
+        "tuned": tuned,
     }
 
 

@@ -32,8 +32,33 @@ def _figures(page: Bound) -> Element:
         _figure(page, "missed", "batches without a FULL graph", bool(missed)),
         _figure(page, "graphs", "FULL graphs captured", False),
         _figure(page, "unused", "graphs no batch can use", False),
+        *_load(page),
         class_="figures",
     )
+
+
+def _load(page: Bound) -> list[Element]:
+    """What a plan does to the recorded load, where there is one."""
+    plan = page.at("plan")
+    if plan is None or plan["problems"] or plan["before"] is None:
+        return []
+    return [
+        el(
+            "div",
+            el("dt", words),
+            el(
+                "dd",
+                page.number(f"plan.before.{key}", as_),
+                el("span", "→", class_="arrow", role="img", aria_label="becomes"),
+                page.number(f"plan.after.{key}", as_),
+            ),
+        )
+        for key, as_, words in (
+            ("full_share", "percent", "steps on a FULL graph, by load"),
+            ("mean_step_us", "millis_short", "mean step, by load"),
+            ("graph_bytes", "gib", "graph memory"),
+        )
+    ]
 
 
 def _figure(page: Bound, key: str, words: str, bad: bool) -> Element:
