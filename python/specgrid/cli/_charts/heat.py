@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RIGHT, TOP, BOTTOM = 14.0, 26.0, 44.0
-ROW = 40.0
 INFINITY = 2**31 - 1
 #: Shares of time from which a loss takes the next colour.
 LOSS_STEPS = (0.0025, 0.01, 0.03, 0.10, 0.30)
@@ -37,7 +36,7 @@ def draw_drafts(table: dict[str, Any], width: float) -> Figure:
         for x, k in enumerate(row):
             level = 0 if not most else round(7 * k / most)
             known = "measured" not in table or table["measured"][y][x]
-            _cell(made, x, y, f"ramp-{level}", known)
+            _cell(made, x, y, f"ramp-{level}", known, level >= 4)
             if cell >= 12:
                 tone = "ink" if level < 4 else "paper"
                 style.label(
@@ -67,6 +66,15 @@ def draw_loss(table: dict[str, Any], width: float) -> Figure:
                 style.label(
                     made, x + 0.5, y + 0.5, text, tone, ha="center", va="center"
                 )
+            if table["within_noise"][y][x]:
+                made.plot(
+                    [x + 0.88],
+                    [y + 0.78],
+                    marker="o",
+                    markersize=3,
+                    color=style.color("ink" if level < 4 else "paper"),
+                    clip_on=False,
+                )
     return drawn
 
 
@@ -75,7 +83,8 @@ def _grid(table: dict[str, Any], width: float) -> tuple[Axes, Figure, float]:
     batches, contexts = table["batches"], table["contexts"]
     names = [_context(c) for c in contexts]
     left = 0.0 if len(contexts) == 1 else 20.0 + 6.4 * max(map(len, names))
-    drawn = style.figure(width, TOP + BOTTOM + ROW * len(contexts))
+    row = 40.0 if len(contexts) <= 6 else 24.0
+    drawn = style.figure(width, TOP + BOTTOM + row * len(contexts))
     made = style.axes(drawn, left, TOP, RIGHT, BOTTOM)
     made.set_xlim(0, len(batches))
     made.set_ylim(0, len(contexts))
@@ -94,7 +103,9 @@ def _grid(table: dict[str, Any], width: float) -> tuple[Axes, Figure, float]:
     return made, drawn, cell
 
 
-def _cell(made: Axes, x: int, y: int, tone: str, measured: bool) -> None:
+def _cell(
+    made: Axes, x: int, y: int, tone: str, measured: bool, dark: bool = False
+) -> None:
     from matplotlib.patches import Rectangle
 
     made.add_patch(
@@ -115,7 +126,7 @@ def _cell(made: Axes, x: int, y: int, tone: str, measured: bool) -> None:
                 1,
                 1,
                 facecolor="none",
-                edgecolor=style.color("soft"),
+                edgecolor=style.color("paper" if dark else "soft"),
                 hatch="////",
                 linewidth=0,
                 clip_on=False,

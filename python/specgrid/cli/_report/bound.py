@@ -28,6 +28,14 @@ def percent(value: float) -> str:
     return f"{100 * value:,.1f} %"
 
 
+def percent2(value: float) -> str:
+    """
+    >>> percent2(0.00163)
+    '0.16 %'
+    """
+    return f"{100 * value:,.2f} %"
+
+
 def millis(value: float) -> str:
     """Microseconds as milliseconds.
 
@@ -80,7 +88,17 @@ def times(value: float) -> str:
 
 FORMATS = {
     f.__name__: f
-    for f in (integer, percent, millis, millis_short, millis_less, gib, seconds, times)
+    for f in (
+        integer,
+        percent,
+        percent2,
+        millis,
+        millis_short,
+        millis_less,
+        gib,
+        seconds,
+        times,
+    )
 }
 
 

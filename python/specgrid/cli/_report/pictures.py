@@ -16,7 +16,11 @@ NARROW, WIDE = 358.0, 944.0
 
 
 def picture(
-    name: str, label: str, draw: Callable[[float], Figure], caption: Child = None
+    name: str,
+    label: str,
+    draw: Callable[[float], Figure],
+    heading: Child = None,
+    wide: float = WIDE,
 ) -> Element:
     """A ``figure`` with both drawings.
 
@@ -24,19 +28,22 @@ def picture(
         name: prefix of ids.
         label: what the picture shows, for those who do not see it.
         draw: makes the figure for a width in pixels.
-        caption: below it.
+        heading: above it.
+        wide: pixels of the wider drawing.
     """
     return el(
         "figure",
-        drawings(name, label, draw),
-        None if caption is None else el("figcaption", caption),
+        None if heading is None else el("figcaption", heading),
+        drawings(name, label, draw, wide),
     )
 
 
-def drawings(name: str, label: str, draw: Callable[[float], Figure]) -> list[Element]:
+def drawings(
+    name: str, label: str, draw: Callable[[float], Figure], wide: float = WIDE
+) -> list[Element]:
     """Both drawings as ``svg`` elements, each with the place of its axes."""
     found = []
-    for kind, width in (("narrow", NARROW), ("wide", WIDE)):
+    for kind, width in (("narrow", NARROW), ("wide", wide)):
         figure = draw(width)
         svg = inline(figure, f"{name}-{kind}-")
         box = figure.axes[0].get_position()
