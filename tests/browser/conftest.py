@@ -9,8 +9,10 @@ SPECGRID_SCREENSHOTS names a folder for pictures to look at.
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.metadata
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -196,15 +198,10 @@ def make_page(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     def make(*arguments: str) -> Page:
         if arguments not in made:
-            import contextlib
-            import io
-
             path = folder / f"{len(made)}.html"
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                status = run(["report", str(path), "--json", *arguments])
+            status, text = _output(["report", str(path), "--json", *arguments])
             assert status == 0
-            made[arguments] = Page(path, json.loads(out.getvalue()))
+            made[arguments] = Page(path, json.loads(text))
         return made[arguments]
 
     return make
@@ -215,3 +212,46 @@ def eagle3(make_page: Any) -> Page:
     """vLLM's documented Eagle3 schedule (vLLM #56136)."""
     page: Page = make_page("--config", str(EXAMPLES / "eagle3-schedule.yaml"))
     return page
+
+
+@pytest.fixture(scope="session")
+def everything(make_page: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The Eagle3 schedule with a plan, a tuned schedule and a comparison."""
+    folder = tmp_path_factory.mktemp("given")
+    server = ("--config", str(EXAMPLES / "eagle3-schedule.yaml"))
+    steps = ["batch,context,k,step_us"] + [
+        f"{b},{c},{k},{6800 + 450 * k + 24 * b * (k + 1) + 0.0035 * b * c}"
+        for b in (1, 4, 16, 64, 128, 256)
+        for c in (512, 8192, 32768, 131072)
+        for k in (0, 1, 3, 5)
+        if not (c == 131072 and b > 64)
+    ]
+    (folder / "steps.csv").write_text("\n".join(steps) + "\n")
+    (folder / "old.yaml").write_text(
+        "max-num-seqs: 240\nmax-cudagraph-capture-size: 200\n"
+    )
+    log, table = str(EXAMPLES / "eagle3-256.log.gz"), str(folder / "steps.csv")
+    rates = "0.76,0.54,0.39,0.28,0.21"
+    # fmt: off
+    plan = ["plan", "--json", "--frontier", "--log", log, "--graphs", "120",
+            "--cudagraph-capture-sizes", "8", "32", "96", "160", "256", *server]
+    tune = ["tune", "--json", "--latency", table, "--acceptance", rates,
+            "--context-columns", "6", "--max-entries", "6", *server]
+    # fmt: on
+    for name, words in (("plan", plan), ("tuned", tune)):
+        status, text = _output(words)
+        assert status == 0
+        (folder / f"{name}.json").write_text(text)
+    page: Page = make_page(
+        *server,
+        *("--plan", str(folder / "plan.json"), "--tuned", str(folder / "tuned.json")),
+        *("--compare", str(folder / "old.yaml")),
+    )
+    return page
+
+
+def _output(words: list[str]) -> tuple[int, str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = run(words)
+    return status, out.getvalue()

@@ -72,6 +72,49 @@ def test_every_example_opens_in_silence_and_asks_the_network_for_nothing(
     browser.shoot(f"{path.stem}-{width}")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_page_with_plan_schedule_and_comparison_holds_what_others_hold(
+    theme: str, width: int, browser: Browser, everything: Page
+) -> None:
+    browser.open(everything.path, width, theme)
+    assert browser.problems() == []
+    assert {re.sub(r":.*", "", a) for a in browser.requests()} <= {"file", "data"}
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    assert everything.path.stat().st_size < 1_000_000
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    browser.shoot(f"everything-{theme}-{width}")
+    faults = browser.axe()
+    assert [(f["id"], [n["html"] for n in f["nodes"]][:3]) for f in faults] == []
+    headings = browser.run(
+        "return [...document.querySelectorAll('main h2')].map(h => h.innerText)"
+    )
+    assert {
+        "What the plan does for the load",
+        "How many graphs are enough",
+        "What each size is worth",
+        "The schedule tuned from measurements",
+        "What the few entries give away",
+        "What it gains",
+        "Throughput by batch",
+        "What changes from old.yaml",
+    } <= set(headings)
+    load = browser.text(".figures")
+    assert "steps on a FULL graph, by load" in load
+
+
+def test_cells_nobody_measured_are_hatched(browser: Browser, everything: Page) -> None:
+    browser.open(everything.path)
+    measured = everything.document["tuned"]["grid"]["measured"]
+    blank = sum(not cell for row in measured for cell in row)
+    hatched = browser.run(
+        "return [...document.querySelectorAll('svg.wide [style*=\"url(\"]')]"
+        ".filter(p => getComputedStyle(p).fill.startsWith('url')).length"
+    )
+    assert blank > 0
+    assert hatched == 2 * blank, "once in the map of K, once in that of losses"
+
+
 def test_the_documented_eagle3_schedule_has_its_known_headline(
     browser: Browser, eagle3: Page
 ) -> None:
@@ -231,17 +274,20 @@ def test_everything_but_hover_and_copy_is_there_without_javascript(
     browser.command("Emulation.setScriptExecutionDisabled", value=False)
 
 
-def test_every_bound_number_is_the_json_number(browser: Browser, eagle3: Page) -> None:
-    browser.open(eagle3.path)
+def test_every_bound_number_is_the_json_number(
+    browser: Browser, everything: Page
+) -> None:
+    browser.open(everything.path)
     browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     found = browser.run(
         "return [...document.querySelectorAll('[data-from]')]"
         ".map(e => [e.dataset.from, e.dataset.as, e.innerText])"
     )
-    assert len(found) > 100
-    json_ = Bound(eagle3.document)
+    assert len(found) > 300
+    json_ = Bound(everything.document)
     for path, as_, text in found:
-        assert text == FORMATS[as_](json_.at(path)), path
+        value = json_.at(path)
+        assert text == ("–" if value is None else FORMATS[as_](value)), path
 
 
 def test_both_themes_and_print_use_their_own_colours(

@@ -10,7 +10,7 @@ DARK = {
     "ink": "#e9e7e2",
     "soft": "#a2abb4",
     "rule": "#2e3338",
-    "full": "#5c7f9b",
+    "full": "#466680",
     "full-dim": "#22303a",
     "piecewise": "#a9653c",
     "piecewise-dim": "#38281f",
