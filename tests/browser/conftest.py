@@ -218,7 +218,10 @@ def eagle3(make_page: Any) -> Page:
 def everything(make_page: Any, tmp_path_factory: pytest.TempPathFactory) -> Page:
     """The Eagle3 schedule with a plan, a tuned schedule and a comparison."""
     folder = tmp_path_factory.mktemp("given")
-    server = ("--config", str(EXAMPLES / "eagle3-schedule.yaml"))
+    server = (
+        *("--config", str(EXAMPLES / "eagle3-schedule.yaml")),
+        *("--cudagraph-capture-sizes", "8", "32", "96", "160", "256"),
+    )
     steps = ["batch,context,k,step_us"] + [
         f"{b},{c},{k},{6800 + 450 * k + 24 * b * (k + 1) + 0.0035 * b * c}"
         for b in (1, 4, 16, 64, 128, 256)
@@ -234,7 +237,7 @@ def everything(make_page: Any, tmp_path_factory: pytest.TempPathFactory) -> Page
     rates = "0.76,0.54,0.39,0.28,0.21"
     # fmt: off
     plan = ["plan", "--json", "--frontier", "--log", log, "--graphs", "120",
-            "--cudagraph-capture-sizes", "8", "32", "96", "160", "256", *server]
+            *server]
     tune = ["tune", "--json", "--latency", table, "--acceptance", rates,
             "--context-columns", "6", "--max-entries", "6", *server]
     # fmt: on

@@ -28,6 +28,7 @@ from specgrid.cli._report.theme import DARK
 Run = Callable[..., Result]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EAGLE3 = ("--config", str(EXAMPLES / "eagle3-schedule.yaml"))
+FEW_SIZES = (*EAGLE3, "--cudagraph-capture-sizes", "8", "64", "256")
 ALL = sorted(p for p in EXAMPLES.iterdir() if p.suffix in (".yaml", ".sh"))
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -143,8 +144,7 @@ def plan_file(specgrid: Run, tmp_path: Path) -> Path:
     log = str(EXAMPLES / "workload.csv")
     # fmt: off
     result = specgrid("plan", "--json", "--frontier", "--log", log, "--graphs", "40",
-                      "--no-stability", *EAGLE3, "--cudagraph-capture-sizes",
-                      "8", "64", "256")
+                      "--no-stability", *FEW_SIZES)
     # fmt: on
     assert result.status == 0, result.err
     path.write_text(result.out)
@@ -175,7 +175,8 @@ def tuned_file(specgrid: Run, tmp_path: Path) -> Path:
 def test_plan_and_tuned_numbers_are_those_of_their_own_commands(
     report: Any, plan_file: Path, tuned_file: Path
 ) -> None:
-    page, found = report(*EAGLE3, "--plan", str(plan_file), "--tuned", str(tuned_file))
+    given = ("--plan", str(plan_file), "--tuned", str(tuned_file))
+    page, found = report(*FEW_SIZES, *given)
     plan, tuned = (json.loads(p.read_text()) for p in (plan_file, tuned_file))
     for key in ("before", "default", "after", "worth", "frontier"):
         shown = found["plan"][key]
@@ -219,6 +220,15 @@ def test_a_saved_plan_is_shown_too(specgrid: Run, report: Any, tmp_path: Path) -
         assert found["plan"]["problems"] == []
         assert found["fixes"][0]["title"] == "With this plan"
         assert found["fixes"][0]["result"]["graphs"] > 0
+
+
+def test_a_plan_made_beside_other_sizes_says_nothing_of_today(
+    report: Any, plan_file: Path
+) -> None:
+    page, found = report(*EAGLE3, "--plan", str(plan_file))
+    assert found["plan"]["before"] is None
+    assert found["plan"]["after"] is not None
+    assert "made beside other capture sizes" in page
 
 
 def test_a_plan_of_another_server_is_not_laid_over_this_one(

@@ -45,6 +45,7 @@ PLAN = {
         "num_speculative_tokens": COUNT,
         "max_num_batched_tokens": COUNT,
         "schedule": Maybe([[COUNT]]),
+        "sizes": Maybe([COUNT]),
     },
     "data": {
         "sources": [{"name": TEXT, "assumed": FLAG, "from": TEXT}],
@@ -216,6 +217,7 @@ def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
             "num_speculative_tokens": plan.num_speculative_tokens,
             "max_num_batched_tokens": plan.max_num_batched_tokens,
             "schedule": None if plan.schedule is None else plan.schedule.to_rows(),
+            "sizes": None,
         },
         "data": {"sources": [], "num_steps": 0},
         "before": None,

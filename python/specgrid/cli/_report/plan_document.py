@@ -30,6 +30,13 @@ def with_plan(
     found = dict(plan) | {"problems": problems, "diff": None}
     if problems:
         return found, None
+    if plan["before"] is not None and plan["server"]["sizes"] != analysis.runner_sizes:
+        found["before"] = found["default"] = None
+        found["notes"] = [
+            *plan["notes"],
+            "It was made beside other capture sizes than this server has, so what it "
+            "says of today is left out; make it again with this server's settings.",
+        ]
     if isinstance(after, Coverage):
         result = summary(after)
         if coverage is not None:

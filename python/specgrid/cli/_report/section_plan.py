@@ -44,6 +44,9 @@ def build(page: Bound) -> list[Element]:
             _sources(page),
             _before_after(page),
             *changed_batches(page, "plan.diff", "plan-diff"),
+            el("ul", [el("li", n) for n in plan["notes"]], class_="plain")
+            if plan["notes"]
+            else None,
         ),
         *([_frontier(page)] if plan["frontier"] else []),
         *([_worth(page)] if plan["worth"] else []),
