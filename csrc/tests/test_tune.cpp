@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <new>
 #include <random>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "core/tune_compress.hpp"
 #include "core/tune_grid.hpp"
 #include "core/tune_joint.hpp"
@@ -180,6 +182,60 @@ TEST_CASE("merging blocks keeps every label's total and stops at the limit") {
     for (std::size_t r = 0; r < 5; ++r) b += merged.cost[r * 2 + k];
     CHECK(a == doctest::Approx(b));
   }
+}
+
+TEST_CASE("work is done once each, and exceptions come back from threads") {
+  std::vector<int> times(1000);
+  parallel_for(times.size(), 4, [&](std::size_t i) { ++times[i]; });
+  for (const int count : times) CHECK(count == 1);
+  CHECK_THROWS_AS(parallel_for(100, 4,
+                               [](std::size_t i) {
+                                 if (i == 50) throw std::bad_alloc();
+                               }),
+                  std::bad_alloc);
+  CHECK(useful_threads(8, 100, 1000) == 1);
+  CHECK(useful_threads(8, 3000, 1000) == 3);
+  CHECK(useful_threads(0, 9000, 1000) == 1);
+}
+
+TEST_CASE("grid and report are the same for any number of threads") {
+  const std::vector<std::int64_t> batches{1, 1, 1000, 1000};
+  const std::vector<std::int64_t> contexts{0, 200, 0, 200};
+  const std::vector<std::vector<double>> us{
+      {10, 11, 90, 95}, {14, 15, 100, 130}, {18, 18, 130, 150}};
+  std::vector<std::int64_t> columns;
+  for (std::int64_t c = 0; c < 200; ++c) columns.push_back(c);
+  std::vector<double> tokens;
+  for (const double gained : {1.0, 1.6, 2.0}) {
+    tokens.insert(tokens.end(), columns.size(), gained);
+  }
+  TuneInput input;
+  for (const auto& times : us) {
+    input.surfaces.push_back({batches, contexts, times});
+  }
+  input.tokens_per_step = tokens;
+  input.max_num_seqs = 1000;
+  input.columns = columns;
+  input.max_us_per_token = kInfinity;
+  input.tolerance = kInfinity;
+  input.max_rows = 16;
+  input.max_columns = 8;
+  const TuneGrid one = tune_grid(input);
+  const TuneReport report = tune_report(input, tokens, one.best);
+  input.threads = 4;
+  const TuneGrid four = tune_grid(input);
+  CHECK(one.best == four.best);
+  CHECK(one.cost == four.cost);
+  CHECK(one.row_ends == four.row_ends);
+  const TuneReport again = tune_report(input, tokens, one.best);
+  CHECK(report.cost == again.cost);
+  CHECK(report.label_cost == again.label_cost);
+  CHECK(report.cost == report.best_cost);
+  CHECK(report.worst_ratio == 1);
+  input.max_rows = 0;
+  const TuneGrid cells = tune_grid(input);
+  CHECK(cells.best == one.best);
+  CHECK(cells.cost.empty());
 }
 
 TEST_CASE("cells outside every mesh take the nearest label and are flagged") {
