@@ -326,6 +326,18 @@ def test_unusual_servers_have_a_page(
         assert found["headline"]["sentence"] == sentence
 
 
+def test_schedules_of_very_many_rows_have_a_page(report: Any) -> None:
+    rows = [[b, b, b * 7 % 41] for b in range(1, 501)]
+    page, found = report(
+        "--max-num-seqs", "500", "--num-speculative-tokens", "40", "--schedule",
+        json.dumps(rows), "--max-num-batched-tokens", "65536",
+    )  # fmt: skip
+    Reader(page)
+    assert len(found["coverage"]["map"]["rows"]) == 41
+    assert "The first 32 of the query lengths." in page
+    assert "Too many ranges to draw" in page
+
+
 def test_an_invalid_schedule_is_the_headline_and_exit_1(report: Any) -> None:
     page, found = report(
         "--max-num-seqs", "8", "--num-speculative-tokens", "3", "--schedule",

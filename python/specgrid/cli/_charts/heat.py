@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 
 RIGHT, TOP, BOTTOM = 14.0, 26.0, 44.0
 INFINITY = 2**31 - 1
+#: Ranges of batches, and cells, drawn at most.
+MAX_RANGES, MAX_CELLS = 400, 4000
 #: Shares of time from which a loss takes the next colour.
 LOSS_STEPS = (0.0025, 0.01, 0.03, 0.10, 0.30)
+
+
+def can_draw(table: dict[str, Any]) -> bool:
+    """Whether a map has few enough cells to be read."""
+    ranges, contexts = len(table["batches"]), len(table["contexts"])
+    return ranges <= MAX_RANGES and ranges * contexts <= MAX_CELLS
 
 
 def draw_drafts(table: dict[str, Any], width: float) -> Figure:
@@ -36,7 +44,7 @@ def draw_drafts(table: dict[str, Any], width: float) -> Figure:
         for x, k in enumerate(row):
             level = 0 if not most else round(7 * k / most)
             known = "measured" not in table or table["measured"][y][x]
-            _cell(made, x, y, f"ramp-{level}", known, level >= 4)
+            _cell(made, x, y, f"ramp-{level}", cell, known, level >= 4)
             if cell >= 12:
                 tone = "ink" if level < 4 else "paper"
                 style.label(
@@ -56,10 +64,10 @@ def draw_loss(table: dict[str, Any], width: float) -> Figure:
     for y, row in enumerate(table["loss"]):
         for x, share in enumerate(row):
             if share is None:
-                _cell(made, x, y, "loss-0", False)
+                _cell(made, x, y, "loss-0", cell, False)
                 continue
             level = sum(share >= step for step in LOSS_STEPS)
-            _cell(made, x, y, f"loss-{level}", True)
+            _cell(made, x, y, f"loss-{level}", cell)
             if cell >= 30 and share >= 0.0005:
                 tone = "ink" if level < 4 else "paper"
                 text = f"{100 * share:.1f}"
@@ -104,7 +112,13 @@ def _grid(table: dict[str, Any], width: float) -> tuple[Axes, Figure, float]:
 
 
 def _cell(
-    made: Axes, x: int, y: int, tone: str, measured: bool, dark: bool = False
+    made: Axes,
+    x: int,
+    y: int,
+    tone: str,
+    width: float,
+    measured: bool = True,
+    dark: bool = False,
 ) -> None:
     from matplotlib.patches import Rectangle
 
@@ -115,7 +129,8 @@ def _cell(
             1,
             facecolor=style.color(tone),
             edgecolor=style.color("paper"),
-            linewidth=1.5,
+            # Narrow cells would be all edge.
+            linewidth=1.5 if width >= 10 else 0,
             clip_on=False,
         )
     )

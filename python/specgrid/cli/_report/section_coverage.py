@@ -19,7 +19,8 @@ def build(page: Bound) -> list[Element]:
     if found is None:
         return [el("section", el("h2", "Decode batches"), tiers)]
     rows = found["map"]["rows"]
-    batch, row = first_to_show(rows)
+    shown = min(len(rows), chart.MAX_ROWS)
+    batch, row = first_to_show(rows[:shown])
     head, text = describe(rows[row], batch)
     counts = found["counts"]
     label = (
@@ -28,7 +29,6 @@ def build(page: Bound) -> list[Element]:
         f"{counts['NONE']:,} eager."
     )
     drawn = drawings("map", label, lambda width: chart.draw(found["map"], width))
-    shown = min(len(rows), chart.MAX_ROWS)
     return [
         el(
             "section",
@@ -44,7 +44,7 @@ def build(page: Bound) -> list[Element]:
                     role="group",
                     aria_label="Coverage map; arrow keys move between batches",
                     data_batch=batch,
-                    data_row=min(row, shown - 1),
+                    data_row=row,
                 ),
                 legend([(k, v) for k, v in chart.LEGEND.items() if k in _kinds(rows)]),
                 el(
@@ -88,6 +88,8 @@ def _how_to_read(map_: dict[str, Any]) -> str:
         )
     else:
         text = "Only batches the schedule decodes at that query length are drawn."
+    if len(map_["rows"]) > chart.MAX_ROWS:
+        text += f" The first {chart.MAX_ROWS} of the query lengths."
     if map_["widest"] > 896:
         text += " A pixel holds several batches and shows the worst of them."
     return text

@@ -25,7 +25,9 @@ def build(page: Bound) -> list[Element]:
                 "Draft tokens K of a step by the number of its requests",
                 _by(schedule),
             ),
-            picture("drafts", label(schedule), lambda w: heat.draw_drafts(schedule, w)),
+            picture("drafts", label(schedule), lambda w: heat.draw_drafts(schedule, w))
+            if heat.can_draw(schedule)
+            else el("p", "Too many ranges to draw; the JSON has all.", class_="note"),
         )
     ]
 

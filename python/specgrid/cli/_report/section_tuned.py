@@ -21,7 +21,7 @@ def build(page: Bound) -> list[Element]:
     if tuned is None:
         return []
     found = [_schedule(page)]
-    if tuned["grid"] is not None:
+    if tuned["grid"] is not None and heat.can_draw(tuned["grid"]):
         found.append(_loss(page))
     found.append(_gains(page))
     if tuned["throughput"]:
@@ -34,6 +34,8 @@ def _schedule(page: Bound) -> Element:
     settings = tuned["settings"]
     flags = f"{settings['flag']} {shlex.quote(json.dumps(settings['value']))}"
     grid = tuned["grid"]
+    if grid is not None and not heat.can_draw(grid):
+        grid = None
     return el(
         "section",
         el("h2", "The schedule tuned from measurements"),
