@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("vllm")
+pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM and torch warn on import
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "vllm" / "support"))
 
 EAGLE3 = [[1, 16, 5], [17, 32, 4], [33, 64, 3], [65, 128, 1], [129, 512, 0]]

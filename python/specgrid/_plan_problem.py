@@ -238,8 +238,11 @@ class Task:
                 reach=max((n for p, n in inputs.required if p == q), default=0),
                 each=limits.graphs_for_key(q),
             )
-        marks = {*steps.mixed_t.tolist(), *inputs.forced_sizes}
-        entries = worthwhile_sizes(inputs, marks if inputs.piecewise else set())
+        # Without PIECEWISE graphs mixed steps are eager: a ladder of no entries.
+        entries = np.zeros(0, np.int64)
+        if inputs.piecewise:
+            marks = {*steps.mixed_t.tolist(), *inputs.forced_sizes}
+            entries = worthwhile_sizes(inputs, marks)
         ladders.add(
             query_len=0,
             entries=entries,
