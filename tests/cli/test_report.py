@@ -495,7 +495,11 @@ def contrast(a: str, b: str) -> float:
 def test_the_states_differ_without_hue(theme: dict[str, str]) -> None:
     assert set(theme) == set(style.LIGHT)
     assert len(set(style.LIGHT.values())) == len(style.LIGHT)
-    # A lost batch stands out from a served one in grey already.
+    # Best to worst is a scale of greys: a print or any eye tells them apart.
+    states = [theme[k] for k in ("full", "piecewise", "hidden", "eager")]
+    shades = [luminance(c) for c in states]
+    assert shades in (sorted(shades), sorted(shades, reverse=True))
+    assert all(contrast(a, b) > 1.4 for a, b in itertools.pairwise(states))
     assert contrast(theme["full"], theme["hidden"]) > 1.9
     assert contrast(theme["full"], theme["eager"]) > 3
     assert contrast(theme["hidden"], theme["eager"]) > 1.9

@@ -490,6 +490,12 @@ def to_document(
                 for s in data.sources
             ],
             "num_steps": data.num_steps,
+            "load": [
+                [query_len, num_reqs, weight]
+                for (query_len, num_reqs), weight in sorted(
+                    data.workload.decode.items()
+                )
+            ],
             "observed": data.observed,
             "kv_bytes_per_token": per_token,
             "files": [report.to_dict() for report in data.reports],

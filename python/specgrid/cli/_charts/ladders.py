@@ -36,7 +36,7 @@ def draw(ladders: list[dict[str, Any]], width: float) -> Figure:
             unused, y + 0.3, y + 0.7, color=style.color("hidden-dim"), linewidth=2
         )
         made.vlines(
-            sorted(used), y + 0.1, y + 0.9, color=style.color("full"), linewidth=2
+            sorted(used), y + 0.1, y + 0.9, color=style.color("ramp-4"), linewidth=2
         )
     made.set_xlim(0, largest)
     made.set_ylim(0, max(len(ladders), 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Padding by batch: tokens computed for nothing, and where eager steps pad none."""
+"""Padding by batch, and under it how often each batch runs, where that is known."""
 
 from __future__ import annotations
 
@@ -11,18 +11,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 14.0, 26.0, 40.0
+#: Pixels for the load under the curve.
+LOAD = 70.0
 
 
-def draw(padding: dict[str, Any], widest: int, width: float) -> Figure:
+def draw(
+    padding: dict[str, Any],
+    widest: int,
+    width: float,
+    load: list[list[float]] | None = None,
+) -> Figure:
     """The curve.
 
     Args:
-        padding: steps (batch_lo, tokens asked for by one batch more, padded tokens).
+        padding: mean and runs (batch_lo, batch_hi, query_len, padded_tokens).
         widest: the last batch.
         width: pixels.
+        load: (query length, requests, weight) of recorded decode steps.
     """
-    drawn = style.figure(width, 190)
-    made = style.axes(drawn, LEFT, TOP, RIGHT, BOTTOM)
+    below = 0.0 if load is None else LOAD
+    drawn = style.figure(width, 190 + below)
+    made = style.axes(drawn, LEFT, TOP, RIGHT, BOTTOM + below)
     columns = int(width - LEFT - RIGHT)
     worst = [-1.0] * min(widest, columns)
     for run in padding["runs"]:
@@ -46,4 +55,35 @@ def draw(padding: dict[str, Any], widest: int, width: float) -> Figure:
     batch_ticks(made, widest, 4 if width < 500 else 8)
     style.above(made, "padding, share of the tokens asked for", LEFT)
     style.below(made, "requests in the decode batch")
+    if load is not None:
+        _draw_load(drawn, load, edges, width)
     return drawn
+
+
+def _draw_load(
+    drawn: Figure, load: list[list[float]], edges: list[float], width: float
+) -> None:
+    """Shares of the recorded steps, hanging under the curve."""
+    made = style.axes(drawn, LEFT, 190 + 8, RIGHT, 8)
+    bars = len(edges) - 1
+    widest = edges[-1] - 0.5
+    shares = [0.0] * bars
+    for _, batch, weight in load:
+        if 1 <= batch <= widest:
+            shares[int((batch - 1) * bars / widest)] += weight
+    made.stairs(shares, edges, fill=True, color=style.color("ramp-5"), linewidth=0)
+    made.set_xlim(edges[0], edges[-1])
+    made.set_ylim(max(shares) or 1, 0)
+    made.set_xticks([])
+    made.set_yticks([])
+    made.spines["bottom"].set_visible(False)
+    made.annotate(
+        "how often each batch ran",
+        (1, 0),
+        (0, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        color=style.color("soft"),
+        fontsize=style.SIZE,
+    )

@@ -50,6 +50,7 @@ PLAN = {
     "data": {
         "sources": [{"name": TEXT, "assumed": FLAG, "from": TEXT}],
         "num_steps": NUMBER,
+        "load": Maybe([[NUMBER]]),
     },
     "before": VALUE,
     "default": Maybe(VALUE),
@@ -127,7 +128,7 @@ def read_plan(path: str) -> dict[str, Any]:
         return _saved(CapturePlan.load(path), path)
     _check_schema(found, "specgrid.plan", path, "specgrid plan --json --frontier")
     kept: dict[str, Any] = _fit(found, PLAN, path, "")
-    _equal_lengths(kept, path)
+    _check_tuples(kept, path)
     return kept | {"file": Path(path).name}
 
 
@@ -198,11 +199,16 @@ def _fit(value: Any, shape: Any, path: str, where: str) -> Any:
     return value
 
 
-def _equal_lengths(plan: dict[str, Any], path: str) -> None:
+def _check_tuples(plan: dict[str, Any], path: str) -> None:
     for i, graph in enumerate(plan["plan"]["graphs"]):
         if len(graph) != 2 or min(graph) < 1:
             raise ConfigError(
                 f"{path}: plan.graphs[{i}] is not [query length, requests]"
+            )
+    for i, step in enumerate(plan["data"]["load"] or []):
+        if len(step) != 3 or min(step) < 0:
+            raise ConfigError(
+                f"{path}: data.load[{i}] is not [query length, requests, weight]"
             )
     if any(size < 1 for size in plan["plan"]["sizes"]):
         raise ConfigError(f"{path}: plan.sizes holds a size below 1")
@@ -219,7 +225,7 @@ def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
             "schedule": None if plan.schedule is None else plan.schedule.to_rows(),
             "sizes": None,
         },
-        "data": {"sources": [], "num_steps": 0},
+        "data": {"sources": [], "num_steps": 0, "load": None},
         "before": None,
         "default": None,
         "after": value,

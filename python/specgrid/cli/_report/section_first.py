@@ -52,6 +52,7 @@ def _load(page: Bound) -> list[Element]:
                 el("span", "→", class_="arrow", role="img", aria_label="becomes"),
                 page.number(f"plan.after.{key}", as_),
             ),
+            class_="load",
         )
         for key, as_, words in (
             ("full_share", "percent", "steps on a FULL graph, by load"),

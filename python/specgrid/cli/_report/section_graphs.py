@@ -28,7 +28,7 @@ def build(page: Bound) -> list[Element]:
 def _captured(page: Bound) -> Element:
     ladders = page.at("coverage.ladders")
     unused = any(row["num_unused"] for row in ladders)
-    entries = [("full", "serves a batch")]
+    entries = [("ramp-4", "serves a batch")]
     if unused:
         entries.append(("hidden-dim", "no batch of the schedule can use it"))
     label = "Captured FULL graphs by query length and tokens: " + "; ".join(
@@ -164,6 +164,15 @@ def _padding(page: Bound) -> Element:
             page.number("coverage.padding.worst.padded_tokens"),
             " tokens.",
         ]
+    plan = page.at("plan")
+    load = None if plan is None or plan["problems"] else plan["data"]["load"] or None
+    weighted: Child = None
+    if load is not None and plan["before"] is not None:
+        weighted = [
+            " Over the recorded steps: ",
+            page.number("plan.before.padding", "percent"),
+            ".",
+        ]
     return el(
         "section",
         el("h2", "What padding costs"),
@@ -173,10 +182,11 @@ def _padding(page: Bound) -> Element:
             page.number("coverage.padding.mean", "percent"),
             " more tokens than asked for, every batch counted alike (dashed).",
             worst,
+            weighted,
         ),
         picture(
             "padding",
             f"Padding by batch; the mean is {100 * padding['mean']:.1f} percent.",
-            lambda width: padding_chart.draw(padding, widest, width),
+            lambda width: padding_chart.draw(padding, widest, width, load),
         ),
     )

@@ -12,7 +12,7 @@ DARK = {
     "rule": "#2e3338",
     "full": "#466680",
     "full-dim": "#22303a",
-    "piecewise": "#a9653c",
+    "piecewise": "#b8703f",
     "piecewise-dim": "#38281f",
     "hidden": "#ff7d4d",
     "hidden-dim": "#4a2a1d",
