@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -165,7 +166,7 @@ def tuned_file(specgrid: Run, tmp_path: Path) -> Path:
     path = tmp_path / "tuned.json"
     # fmt: off
     result = specgrid("tune", "--json", "--latency", str(steps), "--acceptance",
-                      "0.76,0.54,0.39,0.28,0.21", *EAGLE3)
+                      "0.76,0.54,0.39,0.28,0.21", "--context-columns", "3", *EAGLE3)
     # fmt: on
     assert result.status == 0, result.err
     path.write_text(result.out)
@@ -279,6 +280,41 @@ def test_numbers_that_are_not_numbers_are_refused_by_name(
         2,
         True,
     )
+
+
+@pytest.mark.parametrize("option", ["--plan", "--tuned"])
+def test_no_damage_to_a_given_file_ends_in_a_traceback(
+    option: str, specgrid: Run, plan_file: Path, tuned_file: Path, tmp_path: Path
+) -> None:
+    path = plan_file if option == "--plan" else tuned_file
+    whole = json.loads(path.read_text())
+    places = [p for p in _places(whole) if p]
+    chance = random.Random(7)
+    for _ in range(8):
+        damaged = json.loads(path.read_text())
+        place = chance.choice(places)
+        inner = damaged
+        for step in place[:-1]:
+            inner = inner[step]
+        inner[place[-1]] = chance.choice(
+            [None, [], {}, 0, -1, 1e300, 2**70, "<b>", True, [[]], [1], [{}], [None]]
+        )
+        given = tmp_path / "damaged.json"
+        given.write_text(json.dumps(damaged))
+        out = str(tmp_path / "page.html")
+        result = specgrid("report", out, *FEW_SIZES, option, str(given))
+        assert result.status in (0, 2), place
+        assert result.err.count("\n") == (result.status == 2), place
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    if isinstance(value, dict):
+        for key in value:
+            yield from _places(value[key], (*at, key))
+    elif isinstance(value, list):
+        for i in range(min(len(value), 2)):
+            yield from _places(value[i], (*at, i))
 
 
 def test_comparison_counts_every_batch_once(report: Any, tmp_path: Path) -> None:

@@ -28,6 +28,21 @@ class Maybe:
         self.shape = shape
 
 
+class Exactly:
+    """A list of so many."""
+
+    def __init__(self, number: int, shape: Any) -> None:
+        self.number = number
+        self.shape = shape
+
+
+class Some:
+    """A list of at least one."""
+
+    def __init__(self, shape: Any) -> None:
+        self.shape = shape
+
+
 VALUE = {
     "mean_step_us": NUMBER,
     "full_share": NUMBER,
@@ -50,7 +65,7 @@ PLAN = {
     "data": {
         "sources": [{"name": TEXT, "assumed": FLAG, "from": TEXT}],
         "num_steps": NUMBER,
-        "load": Maybe([[NUMBER]]),
+        "load": Maybe([Exactly(3, NUMBER)]),
     },
     "before": VALUE,
     "default": Maybe(VALUE),
@@ -58,7 +73,7 @@ PLAN = {
     "plan": {
         "dispatcher": TEXT,
         "sizes": [COUNT],
-        "graphs": [[COUNT]],
+        "graphs": [Exactly(2, COUNT)],
         "chosen": TEXT,
         "optimal": FLAG,
         "gap": NUMBER,
@@ -66,7 +81,7 @@ PLAN = {
         "eager_us": NUMBER,
         "args": [TEXT],
     },
-    "worth": [{"size": Maybe(COUNT), "graph": Maybe([COUNT]), "us": NUMBER}],
+    "worth": [{"size": Maybe(COUNT), "graph": Maybe(Exactly(2, COUNT)), "us": NUMBER}],
     "stability": Maybe(
         {
             "eager_penalty_us": Maybe(NUMBER),
@@ -102,8 +117,8 @@ TUNE = {
     "settings": {"flag": TEXT, "value": {}},
     "grid": Maybe(
         {
-            "batches": [[COUNT]],
-            "contexts": [[COUNT]],
+            "batches": Some(Exactly(2, COUNT)),
+            "contexts": Some(Exactly(2, COUNT)),
             "drafts": [[COUNT]],
             "loss": [[Maybe(NUMBER)]],
             "measured": [[FLAG]],
@@ -111,7 +126,12 @@ TUNE = {
         }
     ),
     "throughput": Maybe(
-        [{"context": COUNT, "lines": [{"k": COUNT, "points": [[NUMBER]]}]}]
+        [
+            {
+                "context": COUNT,
+                "lines": Some({"k": COUNT, "points": Some(Exactly(2, NUMBER))}),
+            }
+        ]
     ),
     "notes": [TEXT],
 }
@@ -128,7 +148,7 @@ def read_plan(path: str) -> dict[str, Any]:
         return _saved(CapturePlan.load(path), path)
     _check_schema(found, "specgrid.plan", path, "specgrid plan --json --frontier")
     kept: dict[str, Any] = _fit(found, PLAN, path, "")
-    _check_tuples(kept, path)
+    _check_sizes(kept, path)
     return kept | {"file": Path(path).name}
 
 
@@ -183,6 +203,14 @@ def _fit(value: Any, shape: Any, path: str, where: str) -> Any:
             key: _fit(value.get(key), part, path, f"{where}.{key}".lstrip("."))
             for key, part in shape.items()
         }
+    if isinstance(shape, Exactly):
+        if not isinstance(value, list) or len(value) != shape.number:
+            raise refuse(f"a list of {shape.number}")
+        shape = [shape.shape]
+    if isinstance(shape, Some):
+        if not value:
+            raise refuse("a list of at least one")
+        shape = [shape.shape]
     if isinstance(shape, list):
         if not isinstance(value, list):
             raise refuse("a list")
@@ -199,19 +227,16 @@ def _fit(value: Any, shape: Any, path: str, where: str) -> Any:
     return value
 
 
-def _check_tuples(plan: dict[str, Any], path: str) -> None:
-    for i, graph in enumerate(plan["plan"]["graphs"]):
-        if len(graph) != 2 or min(graph) < 1:
-            raise ConfigError(
-                f"{path}: plan.graphs[{i}] is not [query length, requests]"
-            )
-    for i, step in enumerate(plan["data"]["load"] or []):
-        if len(step) != 3 or min(step) < 0:
-            raise ConfigError(
-                f"{path}: data.load[{i}] is not [query length, requests, weight]"
-            )
-    if any(size < 1 for size in plan["plan"]["sizes"]):
-        raise ConfigError(f"{path}: plan.sizes holds a size below 1")
+def _check_sizes(plan: dict[str, Any], path: str) -> None:
+    """What shapes alone do not say."""
+    given = plan["plan"]
+    if min([*given["sizes"], *(n for graph in given["graphs"] for n in graph), 1]) < 1:
+        raise ConfigError(f"{path}: plan.sizes or plan.graphs holds a number below 1")
+    if min((n for step in plan["data"]["load"] or [] for n in step), default=0) < 0:
+        raise ConfigError(f"{path}: data.load holds a number below 0")
+    for i, entry in enumerate(plan["worth"]):
+        if entry["size"] is None and entry["graph"] is None:
+            raise ConfigError(f"{path}: worth[{i}] names neither size nor graph")
 
 
 def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
