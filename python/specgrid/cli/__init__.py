@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "report": (
         "specgrid.cli.report",
-        "What a running server's logs and metrics say about its graphs.",
+        "One HTML page about a server: what it loses, and what to paste.",
     ),
     "doctor": (
         "specgrid.cli.doctor",

@@ -17,10 +17,12 @@ from specgrid.io.vllm_config import ServeConfig
 
 
 class Proposal(NamedTuple):
-    """Flags to write, and how many decode batches they leave without a FULL graph."""
+    """Flags to write, how many decode batches they leave without a FULL graph, and
+    the server with them."""
 
     flags: str
     missed: int
+    analysis: Analysis
 
 
 def covering_flags(analysis: Analysis) -> Proposal | None:
@@ -32,12 +34,12 @@ def covering_flags(analysis: Analysis) -> Proposal | None:
     best: Proposal | None = None
     for flags, changed in _candidates(config, needed):
         try:
-            coverage = analyse(changed).coverage
+            tried = analyse(changed)
         except ConfigError:
             continue
-        if coverage is None:
+        if tried.coverage is None:
             continue
-        proposal = Proposal(flags, len(coverage.missed))
+        proposal = Proposal(flags, len(tried.coverage.missed), tried)
         if best is None or proposal.missed < best.missed:
             best = proposal
         if best.missed == 0:

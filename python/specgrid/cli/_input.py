@@ -73,9 +73,17 @@ class ServeCommand(click.Command):
 
 
 def serve_command(
-    name: str, **attributes: Any
+    name: str,
+    leading: Callable[[Any], Any] | None = None,
+    **attributes: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """A decorator: ``f(config, **own_options)`` becomes the command ``name``."""
+    """A decorator: ``f(config, **own_options)`` becomes the command ``name``.
+
+    Args:
+        name: the command.
+        leading: a ``click.argument`` that comes before all flags.
+        **attributes: for click.
+    """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         @click.pass_context
@@ -94,6 +102,8 @@ def serve_command(
             type=click.UNPROCESSED,
             metavar="[FLAGS]... [-- vllm serve ...]",
         )(wrapped)
+        if leading is not None:
+            wrapped = leading(wrapped)
         return click.command(
             name,
             cls=ServeCommand,
@@ -119,6 +129,7 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         options.pop("device_memory_gib"),
         options.pop("platform_ceiling"),
     )
+    ctx.meta["specgrid.device"] = device
     if config_file == "-":
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")
