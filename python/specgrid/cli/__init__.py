@@ -9,11 +9,15 @@ standard error, no traceback).
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -109,6 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if hasattr(signal, "SIGPIPE"):
         # When the reader (head, less) leaves, end in silence as Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # Closed by the caller (`>&-`): nobody wants it.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A path or a sign the terminal's encoding lacks is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -124,6 +135,10 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except OSError as error:
+        return _fail(_system_error(error))
+    except MemoryError:
+        return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
         from specgrid._errors import ConfigError, ScheduleError
         from specgrid.io import DataError
@@ -132,6 +147,17 @@ def run(arguments: Sequence[str]) -> int:
             return _fail(str(error))
         raise
     return result if isinstance(result, int) else 0
+
+
+def _system_error(error: OSError) -> str:
+    """One line for what the system refused: a full disk, a folder, a closed pipe."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}; nothing was written there"
+    # Output: what is still buffered would fail again while Python shuts down.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"the output could not be written: {reason}"
 
 
 def _fail(message: str, prefix: str = "specgrid") -> int:
