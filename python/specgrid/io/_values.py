@@ -69,7 +69,7 @@ def load_json(text: str, where: str, *, human: bool = False) -> Any:
     """JSON from a flag, or a ConfigError that names the usual quoting mistakes."""
     if human:
         # vLLM expands 8k and 8K in this JSON, outside quoted strings.
-        parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+        parts = re.split(r'("(?:[^"\\]|\\.)*+(?:"|\\?$))', text)
         parts[::2] = [
             re.sub(
                 r"\b\d+(?:\.\d+)?[kKmMgGtT]\b",

@@ -24,6 +24,7 @@ from specgrid.io.vllm_command import (
     Given,
     RawSettings,
     parse_command,
+    parse_text,
     read_config_file,
 )
 
@@ -159,6 +160,7 @@ def load(
     overrides: str | Sequence[str] = (),
     device: Device | None = None,
     *,
+    config_text: str | None = None,
     num_speculative_tokens: str | None = None,
     schedule: str | None = None,
 ) -> ServeConfig:
@@ -169,10 +171,15 @@ def load(
         config_file: a settings file, under the command.
         overrides: flags laid over both.
         device: the GPU to assume.
+        config_text: what came from standard input, in place of a file.
         num_speculative_tokens: K, over whatever the rest says.
         schedule: schedule rows as JSON, over whatever the rest says.
     """
-    raw = RawSettings() if config_file is None else read_config_file(config_file)
+    raw = RawSettings()
+    if config_text is not None:
+        raw = parse_text(config_text, "standard input")
+    elif config_file is not None:
+        raw = read_config_file(config_file)
     for words in (command, overrides):
         if words:
             raw.update(_with_config_file(parse_command(words)))
