@@ -126,9 +126,9 @@ def test_narrow_tables_wrap_between_words_and_then_become_paragraphs() -> None:
         ["policy            FULL graphs  of"],
         ["per-query-length          242  x y"],
     )
-    assert table_lines(columns, [row], ["FULL graphs"], width=29) == (
+    assert table_lines(columns, [row], ["FULL graphs"], width=28) == (
         ["policy              FULL  of", "                  graphs"],
-        ["per-query-length     242  x y"],
+        ["per-query-length     242  x", "                          y"],
     )
     assert table_lines(columns, [row], width=20) is None
     assert stacked_lines(columns, row, 20) == [

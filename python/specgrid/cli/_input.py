@@ -184,7 +184,10 @@ def _device(
         )
     if ceiling is not None:
         device = dataclasses.replace(
-            device or Device(), platform_ceiling=ceiling, ceiling_assumed=False
+            device or Device(),
+            platform_ceiling=ceiling,
+            ceiling_assumed=False,
+            ceiling_detail="--platform-ceiling",
         )
     return device
 

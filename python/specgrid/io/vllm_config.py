@@ -41,7 +41,8 @@ class ServeConfig:
         cudagraph_mode: the mode in force after vLLM's own overrides.
         lora_cases: the numbers of active LoRAs graphs are captured for.
         adaptive_verification: FULL decode graphs serve any mix of query lengths.
-        plugin: the ``specgrid`` section of ``--additional-config``.
+        plugin: the usable part of ``--additional-config``'s ``specgrid`` section.
+        plugin_problems: what the plug-in would warn about there and not use.
         settings: every resolved setting with its source, in reading order.
         notes: what the user should know about how the input was read.
         ignored_flags: flags without effect here.
@@ -70,6 +71,7 @@ class ServeConfig:
     lora_cases: tuple[int, ...]
     platform_ceiling: int
     plugin: Mapping[str, Any] = field(default_factory=dict)
+    plugin_problems: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
     ignored_flags: tuple[str, ...] = ()
