@@ -359,6 +359,7 @@ def test_lmdeploy_sizes() -> None:
         ({"platform_ceiling": 0}, "platform_ceiling must be between"),
         ({"sequence_parallel_size": 0}, "sequence_parallel_size must be between"),
         ({"rule": "vllm-9"}, "use one of"),
+        ({"rule": ["vllm-0.33"]}, "use one of"),
         ({"performance_mode": "fast"}, "use one of"),
         ({"cudagraph_capture_sizes": 4}, "must be a list of token counts"),
         ({"cudagraph_capture_sizes": "4"}, "must be a list of token counts"),
@@ -387,6 +388,8 @@ def test_sizes_behave_as_a_sequence() -> None:
     assert list(result) == result[:] == result.sizes
     assert result[-1] == 8
     assert (len(result), 6 in result, result.index(4)) == (5, True, 2)
+    result.sizes.append(99)
+    assert 99 not in result
 
 
 def test_origins_say_where_a_size_comes_from() -> None:

@@ -121,6 +121,7 @@ def test_gather_equals_single_answers() -> None:
         ([1, 2], [0, -5], IndexError, "element 1: context"),
         ([1.5], [0], TypeError, "whole numbers"),
         (["a"], [0], TypeError, "whole numbers"),
+        (np.array([2**63], np.uint64), [0], IndexError, "below"),
         ([np.nan], [0], TypeError, "whole numbers"),
         ([1, 2, 3], [0, 0], ValueError, "broadcast"),
     ],

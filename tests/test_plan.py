@@ -137,7 +137,7 @@ def test_keyed_graphs_without_a_budget_stop_somewhere_and_say_so(
 ) -> None:
     whole = plan(None, dispatcher="direct")
     assert whole.optimal
-    monkeypatch.setattr("specgrid._plan_solve.MAX_FRONTIER", 1)
+    monkeypatch.setattr("specgrid._plan_solve.MAX_FRONTIER", 4)
     found = plan(None, dispatcher="direct")
     assert found.value.num_graphs <= 4
     assert not found.optimal
@@ -399,6 +399,15 @@ def test_inputs_can_be_pickled() -> None:
         assert pickle.loads(pickle.dumps(thing)) == thing
 
 
+def test_plans_can_be_pickled_and_asked_again(backend: Any) -> None:
+    for dispatcher in ("union", "direct"):
+        found = plan(Budget(graphs=12), dispatcher=dispatcher)
+        again = pickle.loads(pickle.dumps(found))
+        assert again == found
+        assert list(again.frontier) == list(found.frontier)
+        assert again.worth() == found.worth()
+
+
 # ---- mistakes ---------------------------------------------------------------------
 
 
@@ -412,6 +421,7 @@ def test_inputs_can_be_pickled() -> None:
         (lambda: Workload({(1, 1): float("inf")}), "inf; a weight is a finite"),
         (lambda: Workload({(1, 1): "many"}), "'many'"),
         (lambda: Workload({(1, 1): 1}, {5: float("nan")}), "mixed steps of 5 tokens"),
+        (lambda: Workload({(1, 1): 1e308, (1, 2): 1e308}), "scale them down"),
         (lambda: Workload({4: 1}), "keyed by the pair"),
         (lambda: Workload({(0, 1): 1}), "query_len in workload key"),
         (lambda: Workload({(1, 2.5): 1}), "must be a whole number"),
@@ -493,6 +503,12 @@ def test_bad_parts_are_refused(make: Any, says: str) -> None:
             {"num_speculative_tokens": 0, "schedule": None, "drafter": Drafter()},
             "num_speculative_tokens is 0",
         ),
+        (
+            {"costs": Costs(100, 120, 1e12)},
+            "range from 100 to 1e[+]12 us.*full_coverage",
+        ),
+        ({"num_threads": 0}, "num_threads must be between 1"),
+        ({"max_labels": 0}, "max_labels must be between 1"),
         ({"workload": {(1, 1): 1}}, "workload is a dict"),
         ({"costs": 7}, "costs is a int"),
         (
@@ -518,6 +534,23 @@ def test_tasks_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         plan(**{"budget": Budget(graphs=30), **change})
+
+
+def test_a_table_beyond_memory_is_refused_before_it_is_made() -> None:
+    server: dict[str, Any] = {"max_num_seqs": 60_000, "max_num_batched_tokens": 60_000}
+    load = Workload({(1, 60_000): 1}, floor=0)
+    with pytest.raises(ConfigError, match=r"would take 22[.].* GiB; lower the budget"):
+        plan_captures(
+            load, COSTS, **server, dispatcher="direct", budget=Budget(graphs=10**5)
+        )
+
+
+def test_tiny_weights_plan_like_large_ones(backend: Any) -> None:
+    """Denormal totals have no finite inverse."""
+    tiny = Workload({key: weight * 5e-324 for key, weight in LOAD.decode.items()})
+    plain = Workload(dict(LOAD.decode))
+    budget = Budget(graphs=12)
+    assert plan(budget, workload=tiny).sizes == plan(budget, workload=plain).sizes
 
 
 def test_a_bad_schedule_is_a_schedule_error() -> None:

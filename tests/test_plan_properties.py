@@ -64,6 +64,36 @@ def test_no_list_of_sizes_is_better(case: Case, dispatcher: str, graphs: int) ->
     assert found.mean_step_us == pytest.approx(min(means), rel=1e-7)
 
 
+@given(cases(largest=6), shared, st.integers(0, 150), st.integers(-9, 9))
+@settings(max_examples=25)
+def test_no_list_of_sizes_is_better_for_its_bytes(
+    case: Case, dispatcher: str, limit: int, slope: int
+) -> None:
+    """Prices that rise, fall or jump with the size."""
+    costs = Costs(
+        case.costs.full,
+        case.costs.piecewise,
+        case.costs.eager,
+        graph_bytes=lambda t: max(1, 20 + slope * (t % 5)),
+        pool_bytes=lambda t: 2 * t,
+    )
+    found = plan_captures(
+        case.workload,
+        costs,
+        **case.arguments(),
+        dispatcher=dispatcher,
+        budget=Budget(bytes=limit, full_coverage=False),
+    )
+    means = []
+    for subset in chain.from_iterable(combinations(range(1, 7), k) for k in range(7)):
+        value = evaluate_captures(
+            subset, case.workload, costs, **case.server, dispatcher=dispatcher
+        )
+        if value.graph_bytes <= limit:
+            means.append(value.mean_step_us)
+    assert found.mean_step_us == pytest.approx(min(means), rel=1e-7)
+
+
 @given(cases(), shared)
 @settings(max_examples=60)
 def test_the_stated_value_is_what_dispatch_makes_of_it(

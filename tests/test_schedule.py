@@ -406,10 +406,27 @@ def test_ten_million_rows_are_one_clear_answer() -> None:
     assert rule_of(rows) == ("k_negative", 9_999_999)
 
 
-@pytest.mark.parametrize("text", ["", "[", "[" * 100_000, "nul", '"x"', "{}", "3"])
-def test_json_that_is_no_schedule_is_refused(text: str) -> None:
-    with pytest.raises(ScheduleError, match=r"JSON"):
+_NO_SCHEDULES: list[Any] = [
+    *("", "[", "[" * 100_000, "nul", '"x"', "{}", "3", b"\xff"),
+    *("[[1, 2, " + "9" * 5000 + "]]", None, [[1, 2, 3]]),
+]
+
+
+@pytest.mark.parametrize("text", _NO_SCHEDULES, ids=lambda text: f"{text!s:.12}")
+def test_json_that_is_no_schedule_is_refused(text: Any) -> None:
+    with pytest.raises(ScheduleError, match=r"JSON") as caught:
         Schedule.from_json(text)
+    assert "sys." not in str(caught.value)
+
+
+def test_sequences_that_lie_about_themselves_are_read_by_what_they_hold() -> None:
+    class Lying(tuple):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 5
+
+    assert Schedule([Lying((1, 4, 2))]) == Schedule([(1, 4, 2)])
+    masked = np.ma.array([[1, 4, 2]], mask=[[0, 0, 1]])
+    assert rule_of(masked) == ("not_list", None)
 
 
 # ---- as a value ----------------------------------------------------------------------

@@ -14,20 +14,8 @@
 namespace specgrid {
 namespace {
 
-// Owns the lists its dispatcher was built from only while building.
+// The name both back ends share.
 using GraphTable = Dispatcher;
-
-std::vector<DiagonalRun> runs_from(const Int64Array& flat) {
-  const auto values = span_of(flat);
-  if (values.size() % 3 != 0) {
-    throw py::value_error("diagonal must hold three numbers a run");
-  }
-  std::vector<DiagonalRun> runs;
-  for (std::size_t i = 0; i < values.size(); i += 3) {
-    runs.push_back({values[i], values[i + 1], values[i + 2]});
-  }
-  return runs;
-}
 
 void require_counts(std::span<const std::int64_t> values, std::int64_t least,
                     bool ascending, const char* what) {
@@ -37,6 +25,19 @@ void require_counts(std::span<const std::int64_t> values, std::int64_t least,
       throw py::value_error(what);
     }
   }
+}
+
+std::vector<DiagonalRun> runs_from(const Int64Array& flat) {
+  const auto values = span_of(flat);
+  if (values.size() % 3 != 0) {
+    throw py::value_error("diagonal must hold three numbers a run");
+  }
+  require_counts(values, 1, false, "diagonal out of range");
+  std::vector<DiagonalRun> runs;
+  for (std::size_t i = 0; i < values.size(); i += 3) {
+    runs.push_back({values[i], values[i + 1], values[i + 2]});
+  }
+  return runs;
 }
 
 // `limits`: max_num_seqs, max_size, decode_query_len, mixed_max_tokens,
@@ -50,10 +51,18 @@ std::shared_ptr<GraphTable> make_table(
   if (limit.size() != 6) throw py::value_error("limits must be six numbers");
   require_counts(limit.first(3), 1, false, "limits out of range");
   require_counts(limit.subspan(3), 0, false, "limits out of range");
+  if (limit[4] < 1 || limit[4] > 32767) {
+    throw py::value_error("num_ubatches out of range");
+  }
   require_counts(span_of(sizes), 1, true, "sizes must be ascending counts");
   require_counts(span_of(query_lens), 1, true,
                  "query_lens must be ascending counts");
   require_counts(span_of(lora_cases), 0, false, "lora_cases out of range");
+  for (const std::int32_t number : {decode_mode, mixed_mode, policy}) {
+    if (number < 0 || number > 2) {
+      throw py::value_error("mode or policy out of range");
+    }
+  }
   const std::vector<DiagonalRun> runs = runs_from(diagonal);
   const GraphConfig config{.sizes = span_of(sizes),
                            .query_lens = span_of(query_lens),
@@ -61,8 +70,8 @@ std::shared_ptr<GraphTable> make_table(
                            .max_num_seqs = limit[0],
                            .max_size = limit[1],
                            .decode_query_len = limit[2],
-                           .decode_mode = GraphMode{decode_mode},
-                           .mixed_mode = GraphMode{mixed_mode},
+                           .decode_mode = static_cast<GraphMode>(decode_mode),
+                           .mixed_mode = static_cast<GraphMode>(mixed_mode),
                            .mixed_max_tokens = limit[3],
                            .varlen_decode = varlen_decode,
                            .num_ubatches = limit[4],
@@ -83,10 +92,12 @@ py::tuple columns(const GraphTable& table) {
     data[i] = out[i].mutable_data();
   }
   const auto loras = table.lora_cases();
-  for (const GraphShape& shape : table.graphs().shapes) {
+  const GraphShapes& graphs = table.graphs();
+  for (std::size_t i = 0; i < graphs.shapes.size(); ++i) {
+    const GraphShape& shape = graphs.shapes[i];
     for (std::size_t lora = 0; lora < loras.size(); ++lora) {
-      const std::int64_t at =
-          shape.first + static_cast<std::int64_t>(lora) * shape.stride;
+      const std::int64_t at = graphs.index_of(static_cast<std::int32_t>(i),
+                                              static_cast<std::int64_t>(lora));
       data[0][at] = static_cast<std::int64_t>(shape.mode);
       data[1][at] = shape.num_tokens;
       data[2][at] = shape.num_reqs;
@@ -149,6 +160,11 @@ py::tuple explain_many(const GraphTable& table, const Int64Array& num_reqs,
   std::int64_t* const hidden_out = hidden_by.mutable_data();
   const auto reqs = span_of(num_reqs);
   const auto lens = span_of(query_len);
+  require_counts(reqs, 0, false, "num_reqs out of range");
+  require_counts(lens, 1, false, "query_len out of range");
+  if (num_active_loras < 0) {
+    throw py::value_error("num_active_loras out of range");
+  }
   {
     const py::gil_scoped_release release;
     for (std::size_t i = 0; i < count; ++i) {
@@ -175,8 +191,7 @@ py::array_t<bool> used(const GraphTable& table, const Int64Array& diagonal) {
   bool* const data = out.mutable_data();
   for (std::size_t i = 0; i < graphs.shapes.size(); ++i) {
     for (std::int64_t lora = 0; lora < graphs.num_lora_cases; ++lora) {
-      data[graphs.shapes[i].first + lora * graphs.shapes[i].stride] =
-          marks[i] != 0;
+      data[graphs.index_of(static_cast<std::int32_t>(i), lora)] = marks[i] != 0;
     }
   }
   return out;

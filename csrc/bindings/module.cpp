@@ -8,6 +8,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used(),
   specgrid::bind_schedule(m);
   specgrid::bind_lookup(m);
   specgrid::bind_capture(m);
+  specgrid::bind_tune(m);
   specgrid::bind_plan(m);
   specgrid::bind_graphs(m);
 }

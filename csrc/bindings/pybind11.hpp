@@ -30,6 +30,7 @@ py::array_t<T> to_array(const std::vector<T>& values) {
 void bind_schedule(py::module_& m);
 void bind_lookup(py::module_& m);
 void bind_capture(py::module_& m);
+void bind_tune(py::module_& m);
 void bind_plan(py::module_& m);
 void bind_graphs(py::module_& m);
 

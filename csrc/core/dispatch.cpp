@@ -17,6 +17,7 @@ Dispatcher::Dispatcher(const GraphConfig& config, bool clamp_loras)
     : graphs_(build_graphs(config)),
       policy_(config.policy),
       max_num_seqs_(config.max_num_seqs),
+      decode_query_len_(config.decode_query_len),
       num_ubatches_(config.num_ubatches),
       clamp_loras_(clamp_loras),
       lora_cases_(config.lora_cases.begin(), config.lora_cases.end()) {
@@ -148,18 +149,15 @@ std::int64_t Dispatcher::effective_loras(std::int64_t active) const {
 }
 
 Dispatcher::Place Dispatcher::locate(std::int64_t index) const {
-  const auto next =
-      std::upper_bound(graphs_.shapes.begin(), graphs_.shapes.end(), index,
-                       [](std::int64_t at, const GraphShape& shape) {
-                         return at < shape.first;
-                       });
-  const auto found =
-      static_cast<std::size_t>(next - graphs_.shapes.begin()) - 1;
-  const GraphShape& shape = graphs_.shapes[found];
-  if (shape.first == index) return {found, 0};
+  const auto& firsts = graphs_.firsts;
+  if (firsts.empty()) return {static_cast<std::size_t>(index), 0};
+  const auto next = std::upper_bound(firsts.begin(), firsts.end(), index);
+  const auto found = static_cast<std::size_t>(next - firsts.begin()) - 1;
+  if (firsts[found] == index) return {found, 0};
   // Past the first LoRA case, the search ends at the block's last shape.
-  const auto width = static_cast<std::size_t>(shape.stride);
-  const auto ahead = static_cast<std::size_t>(index - shape.first) + width - 1;
+  const auto width = static_cast<std::size_t>(graphs_.strides[found]);
+  const auto ahead =
+      static_cast<std::size_t>(index - firsts[found]) + width - 1;
   return {found + 1 - width + ahead % width, ahead / width};
 }
 
@@ -173,7 +171,7 @@ Served Dispatcher::explain(const Step& step) const {
   if (ladder == nullptr) return served;
   const std::int32_t own = shape_at_or_above(*ladder, step.num_tokens);
   if (own == kNoShape || shape_of(own).num_reqs < step.num_reqs) return served;
-  served.own = index_of(own, lora);
+  served.own = graphs_.index_of(own, lora);
   if (is_nearest(own, step.num_tokens)) return served;
   // Sorted largest first: the last shape of the nearest level is tried first.
   const std::int32_t level = levels_[at_or_above(levels_, step.num_tokens)];
@@ -184,7 +182,8 @@ Served Dispatcher::explain(const Step& step) const {
       [](std::int32_t tokens, const GraphShape& shape) {
         return tokens > shape.num_tokens;
       });
-  served.hidden_by = index_of(static_cast<std::int32_t>(end - begin) - 1, lora);
+  served.hidden_by =
+      graphs_.index_of(static_cast<std::int32_t>(end - begin) - 1, lora);
   return served;
 }
 
@@ -219,7 +218,12 @@ std::vector<std::uint8_t> Dispatcher::used_shapes(
       const Ladder* ladder = ladder_of(*bank, run.query_len);
       if (ladder == nullptr) continue;
       mark_used(*ladder, run, used);
-      if (run.batch_hi > shape_of(ladder->shapes.back()).num_reqs) {
+      const std::int64_t widest = widest_step(run.query_len, decode_query_len_,
+                                              run.batch_hi, max_num_seqs_);
+      if (widest > run.batch_hi) {
+        mark_used(*ladder, {run.query_len, widest, widest}, used);
+      }
+      if (widest > shape_of(ladder->shapes.back()).num_reqs) {
         used[static_cast<std::size_t>(ladder->shapes.back())] = 1;
       }
     }
@@ -286,7 +290,7 @@ CandidateTable Dispatcher::candidates() const {
       table.last_tokens.push_back(lasts[row]);
       for (; at < ends[row]; ++at) {
         table.indices.push_back(
-            index_of(shapes[at], static_cast<std::int64_t>(lora)));
+            graphs_.index_of(shapes[at], static_cast<std::int64_t>(lora)));
       }
       table.offsets.push_back(static_cast<std::int64_t>(table.indices.size()));
       first = lasts[row] + 1;

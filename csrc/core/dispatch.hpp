@@ -82,7 +82,7 @@ class Dispatcher {
     std::int32_t shape = kUnknown;
     if (step.num_ubatches == 1) shape = answers_.find(step);
     if (shape == kUnknown) shape = search(step);
-    return shape < 0 ? -1 : index_of(shape, lora);
+    return shape < 0 ? -1 : graphs_.index_of(shape, lora);
   }
 
   [[nodiscard]] Served explain(const Step& step) const;
@@ -97,8 +97,8 @@ class Dispatcher {
   // The LoRA case an active count runs at; the count itself when no case fits.
   [[nodiscard]] std::int64_t effective_loras(std::int64_t active) const;
 
-  // Marks, by shape, the graphs some diagonal batch uses, and those a tier
-  // keeps for batches that shrank below it (see docs/reachability.md). Mixed
+  // Marks, by shape, the graphs some diagonal batch uses, and the one of each
+  // query length that its widest step needs (see docs/reachability.md). Mixed
   // graphs count as used: any mixed step may need them. O(shapes + runs).
   [[nodiscard]] std::vector<std::uint8_t> used_shapes(
       std::span<const DiagonalRun> diagonal) const;
@@ -177,12 +177,6 @@ class Dispatcher {
            level_below_[static_cast<std::size_t>(shape)] < tokens;
   }
 
-  [[nodiscard]] std::int64_t index_of(std::int32_t shape,
-                                      std::int64_t lora) const {
-    if (lora == 0) return shape_of(shape).first;
-    return shape_of(shape).first + lora * shape_of(shape).stride;
-  }
-
   // Position of the LoRA case that serves an active count, or -1.
   [[nodiscard]] std::int64_t lora_position(std::int64_t active) const {
     if (active == 0) return no_lora_position_;
@@ -209,6 +203,7 @@ class Dispatcher {
   GraphShapes graphs_;
   GraphPolicy policy_;
   std::int64_t max_num_seqs_;
+  std::int64_t decode_query_len_;
   std::int64_t num_ubatches_;
   bool clamp_loras_;
   std::vector<std::int64_t> lora_cases_;

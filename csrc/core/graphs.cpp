@@ -1,7 +1,8 @@
 #include "core/graphs.hpp"
 
 #include <algorithm>
-#include <array>
+#include <queue>
+#include <utility>
 
 namespace specgrid {
 namespace {
@@ -25,52 +26,86 @@ void add_with_twin(const GraphConfig& config, const GraphShape& shape,
   if (shape.query_len != 0 && shape.query_len != query_len) return;
   GraphShape twin = shape;
   twin.query_len = query_len;
-  twin.num_ubatches = narrow(config.num_ubatches);
+  twin.num_ubatches = static_cast<std::int16_t>(config.num_ubatches);
   out.push_back(twin);
 }
 
-// Sizes ascend, so each query length's rounded sizes ascend too: a duplicate
-// can only equal the last one, and no search is needed.
-class UniformShapes {
- public:
-  explicit UniformShapes(const GraphConfig& config)
-      : config_(config),
-        last_(config.query_lens.size(), 0),
-        limit_(std::min(config.max_size,
-                        config.max_num_seqs * config.decode_query_len)) {}
-
-  void add(std::int64_t size, std::vector<GraphShape>& out) {
-    for (std::size_t i = 0; i < last_.size(); ++i) {
-      const std::int64_t query_len = config_.query_lens[i];
-      const std::int64_t reqs = (size + query_len - 1) / query_len;
-      const std::int64_t tokens = reqs * query_len;
-      if (tokens > limit_ || reqs > config_.max_num_seqs) continue;
-      if (tokens == last_[i]) continue;
-      last_[i] = tokens;
-      add_with_twin(config_,
-                    {.mode = config_.decode_mode,
-                     .num_tokens = narrow(tokens),
-                     .num_reqs = narrow(reqs),
-                     .query_len = narrow(query_len),
-                     .source = narrow(size)},
-                    out);
-    }
-  }
-
- private:
-  const GraphConfig& config_;
-  std::vector<std::int64_t> last_;  // last rounded size per query length
-  std::int64_t limit_;
+// A capture size rounded up to whole requests of one query length.
+struct Rounded {
+  std::int32_t reqs;
+  std::int32_t source;  // the size
 };
+
+// All of one query length, ascending. Sizes ascend, so a size that the last
+// one holds is a duplicate, the next step is one request further, and only a
+// wider gap needs a division.
+std::vector<Rounded> round_sizes(const GraphConfig& config,
+                                 std::int64_t query_len) {
+  const std::int64_t most_tokens =
+      std::min(config.max_size, config.max_num_seqs * config.decode_query_len);
+  const std::int64_t most_reqs =
+      std::min(most_tokens / query_len, config.max_num_seqs);
+  std::vector<Rounded> rounded;
+  std::int64_t last = 0;
+  for (const std::int64_t size : config.sizes) {
+    const std::int64_t gap = size - last * query_len;
+    if (gap <= 0) continue;
+    last += gap <= query_len ? 1 : (gap + query_len - 1) / query_len;
+    if (last > most_reqs) break;
+    rounded.push_back({narrow(last), narrow(size)});
+  }
+  return rounded;
+}
+
+// Uniform decode shapes, largest first. vLLM lists them size by size and sorts
+// them by tokens alone: among equal ones the smaller size comes first, then
+// the shorter query length. A merge of one list per query length gives that.
+void add_uniform(const GraphConfig& config, std::vector<GraphShape>& out) {
+  std::vector<std::vector<Rounded>> lists;
+  // What comes out first is largest: tokens, then the complements of the size
+  // and of the list.
+  using Head = std::pair<std::uint64_t, std::uint32_t>;
+  std::priority_queue<Head> heads;
+  std::size_t total = 0;
+  const auto offer = [&](std::uint32_t list) {
+    if (lists[list].empty()) return;
+    const Rounded last = lists[list].back();
+    const auto tokens =
+        static_cast<std::uint64_t>(last.reqs * config.query_lens[list]);
+    heads.emplace(tokens << 32U | ~static_cast<std::uint32_t>(last.source),
+                  ~list);
+  };
+  for (const std::int64_t query_len : config.query_lens) {
+    lists.push_back(round_sizes(config, query_len));
+    total += lists.back().size();
+    offer(static_cast<std::uint32_t>(lists.size() - 1));
+  }
+  out.reserve(out.size() + total);
+  while (!heads.empty()) {
+    const std::uint32_t list = ~heads.top().second;
+    heads.pop();
+    const Rounded rounded = lists[list].back();
+    lists[list].pop_back();
+    offer(list);
+    const std::int64_t query_len = config.query_lens[list];
+    add_with_twin(config,
+                  {.num_tokens = narrow(rounded.reqs * query_len),
+                   .num_reqs = rounded.reqs,
+                   .query_len = narrow(query_len),
+                   .source = rounded.source,
+                   .mode = config.decode_mode},
+                  out);
+  }
+}
 
 void add_varlen(const GraphConfig& config, std::int64_t size,
                 std::vector<GraphShape>& out) {
   if (size > config.max_num_seqs * config.decode_query_len) return;
-  out.push_back({.mode = config.decode_mode,
-                 .num_tokens = narrow(size),
+  out.push_back({.num_tokens = narrow(size),
                  .num_reqs = narrow(std::min(size, config.max_num_seqs)),
                  .max_query_len = narrow(config.decode_query_len),
-                 .source = narrow(size)});
+                 .source = narrow(size),
+                 .mode = config.decode_mode});
 }
 
 void add_mixed(const GraphConfig& config, std::int64_t size,
@@ -79,43 +114,20 @@ void add_mixed(const GraphConfig& config, std::int64_t size,
   const bool full = config.mixed_mode == GraphMode::kFull;
   add_with_twin(
       config,
-      {.mode = config.mixed_mode,
-       .num_tokens = narrow(size),
+      {.num_tokens = narrow(size),
        .num_reqs = full ? narrow(std::min(size, config.max_num_seqs)) : 0,
-       .source = narrow(size)},
+       .source = narrow(size),
+       .mode = config.mixed_mode},
       out);
 }
 
-// Stable radix sort by tokens, largest first.
-void sort_largest_first(std::vector<GraphShape>& shapes) {
-  constexpr int kDigitBits = 11;
-  constexpr std::uint32_t kDigits = 1U << kDigitBits;
-  std::uint32_t largest = 0;
-  for (const GraphShape& shape : shapes) {
-    largest = std::max(largest, static_cast<std::uint32_t>(shape.num_tokens));
-  }
-  std::vector<GraphShape> sorted(shapes.size());
-  for (int shift = 0; shift < 32 && (largest >> shift) != 0;
-       shift += kDigitBits) {
-    const auto digit = [shift](const GraphShape& shape) {
-      const auto tokens = static_cast<std::uint32_t>(shape.num_tokens);
-      return kDigits - 1 - ((tokens >> shift) & (kDigits - 1));
-    };
-    std::array<std::size_t, kDigits + 1> starts{};
-    for (const GraphShape& shape : shapes) ++starts[digit(shape) + 1];
-    for (std::size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
-    for (const GraphShape& shape : shapes) {
-      sorted[starts[digit(shape)]++] = shape;
-    }
-    shapes.swap(sorted);
-  }
-}
-
 // Marks what one query length's ladder (requests, ascending) needs so that
-// each of its batches is served as if the whole ladder were there.
-void mark_needed(std::span<const std::int32_t> ladder,
+// each of its batches is served as if the whole ladder were there, and every
+// narrower or wider step it can see finds a graph where the ladder has one.
+void mark_needed(const GraphConfig& config,
+                 std::span<const std::int32_t> ladder,
                  std::span<const DiagonalRun> runs, std::vector<bool>& needed) {
-  if (ladder.empty()) return;
+  if (ladder.empty() || runs.empty()) return;
   std::int64_t widest = 0;
   for (const DiagonalRun& run : runs) {
     widest = std::max(widest, run.batch_hi);
@@ -126,15 +138,19 @@ void mark_needed(std::span<const std::int32_t> ladder,
       served = *at;
     }
   }
-  // A tier whose widest batches no graph can hold still shrinks below the
-  // largest graph when requests finish: that graph serves what is left.
-  if (widest > ladder.back()) needed.back() = true;
+  // A graph that holds the widest step holds every narrower one. Where none
+  // can, the largest serves what is left when requests finish.
+  widest = widest_step(runs[0].query_len, config.decode_query_len, widest,
+                       config.max_num_seqs);
+  const auto at = std::lower_bound(ladder.begin(), ladder.end() - 1, widest);
+  needed[static_cast<std::size_t>(at - ladder.begin())] = true;
 }
 
-// Drops uniform decode graphs no step of the schedule replays. `shapes` are
-// sorted largest first; twins follow the shape they belong to.
-void keep_reachable(const GraphConfig& config,
-                    std::vector<GraphShape>& shapes) {
+// Drops uniform decode graphs no step of the schedule replays. Those from
+// `first` on are sorted largest first.
+void keep_reachable(const GraphConfig& config, std::size_t first,
+                    std::vector<GraphShape>& all) {
+  const auto shapes = std::span(all).subspan(first);
   const auto lens = config.query_lens;
   const auto row_of = [lens](std::int64_t query_len) {
     return static_cast<std::size_t>(
@@ -156,74 +172,71 @@ void keep_reachable(const GraphConfig& config,
   std::vector<std::vector<bool>> needed(lens.size());
   for (std::size_t row = 0; row < lens.size(); ++row) {
     needed[row].resize(ladders[row].size());
-    mark_needed(ladders[row], runs[row], needed[row]);
+    mark_needed(config, ladders[row], runs[row], needed[row]);
   }
-  std::erase_if(shapes, [&](const GraphShape& shape) {
+  const auto idle = [&](const GraphShape& shape) {
     const std::size_t row = row_of(shape.query_len);
     const auto& ladder = ladders[row];
     const auto at =
         std::lower_bound(ladder.begin(), ladder.end(), shape.num_reqs);
     return !needed[row][static_cast<std::size_t>(at - ladder.begin())];
-  });
+  };
+  all.erase(std::remove_if(all.begin() + static_cast<std::ptrdiff_t>(first),
+                           all.end(), idle),
+            all.end());
 }
 
 // vLLM lists, for one size, all query lengths of one LoRA case before the next
 // case, and keeps that order among equal token counts. So shapes of equal
 // tokens and equal source form a block that is repeated per LoRA case.
-std::int64_t number_blocks(std::span<GraphShape> shapes, std::int64_t next,
-                           std::int64_t num_lora_cases) {
+void number_blocks(GraphShapes& graphs) {
+  const auto& shapes = graphs.shapes;
+  graphs.firsts.resize(shapes.size());
+  graphs.strides.resize(shapes.size());
   for (std::size_t begin = 0; begin < shapes.size();) {
     std::size_t end = begin;
-    while (end < shapes.size() &&
+    while (end < shapes.size() && shapes[end].mode == shapes[begin].mode &&
            shapes[end].num_tokens == shapes[begin].num_tokens &&
            shapes[end].source == shapes[begin].source) {
       ++end;
     }
-    const auto width = static_cast<std::int64_t>(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
-      shapes[i].first = next + static_cast<std::int64_t>(i - begin);
-      shapes[i].stride = width;
+      graphs.firsts[i] =
+          static_cast<std::int64_t>(begin) * graphs.num_lora_cases +
+          static_cast<std::int64_t>(i - begin);
+      graphs.strides[i] = static_cast<std::int32_t>(end - begin);
     }
-    next += width * num_lora_cases;
     begin = end;
   }
-  return next;
 }
 
 }  // namespace
 
 GraphShapes build_graphs(const GraphConfig& config) {
-  std::vector<GraphShape> full;
-  std::vector<GraphShape> piecewise;
-  const bool uniform =
-      config.decode_mode != GraphMode::kNone && !config.varlen_decode;
-  if (uniform) full.reserve(config.sizes.size() * config.query_lens.size());
-  UniformShapes uniform_shapes(config);
-  for (const std::int64_t size : config.sizes) {
-    if (uniform) {
-      uniform_shapes.add(size, full);
-    } else if (config.decode_mode != GraphMode::kNone) {
-      add_varlen(config, size, full);
-    }
-    if (config.mixed_mode == GraphMode::kFull) add_mixed(config, size, full);
-    if (config.mixed_mode == GraphMode::kPiecewise) {
-      add_mixed(config, size, piecewise);
-    }
-  }
-  std::reverse(piecewise.begin(), piecewise.end());
-  sort_largest_first(full);
-  if (uniform && config.policy == GraphPolicy::kReachable) {
-    keep_reachable(config, full);
-  }
   GraphShapes result;
-  result.num_piecewise = piecewise.size();
   result.num_lora_cases = static_cast<std::int64_t>(config.lora_cases.size());
-  result.shapes = std::move(piecewise);
-  result.shapes.insert(result.shapes.end(), full.begin(), full.end());
-  const std::span<GraphShape> all(result.shapes);
-  const std::int64_t next =
-      number_blocks(all.first(result.num_piecewise), 0, result.num_lora_cases);
-  number_blocks(all.subspan(result.num_piecewise), next, result.num_lora_cases);
+  auto& shapes = result.shapes;
+  const auto add_largest_first = [&](auto add) {
+    shapes.reserve(shapes.size() + config.sizes.size());
+    for (std::size_t i = config.sizes.size(); i-- > 0;) {
+      add(config, config.sizes[i], shapes);
+    }
+  };
+  if (config.mixed_mode == GraphMode::kPiecewise) add_largest_first(add_mixed);
+  result.num_piecewise = shapes.size();
+  if (config.decode_mode != GraphMode::kNone) {
+    if (config.varlen_decode) {
+      add_largest_first(add_varlen);
+    } else {
+      add_uniform(config, shapes);
+      if (config.policy == GraphPolicy::kReachable) {
+        keep_reachable(config, result.num_piecewise, shapes);
+      }
+    }
+  }
+  // Only without a decode routine: FULL decode and FULL mixed never meet.
+  if (config.mixed_mode == GraphMode::kFull) add_largest_first(add_mixed);
+  if (result.num_lora_cases > 1) number_blocks(result);
   return result;
 }
 

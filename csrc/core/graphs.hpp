@@ -11,7 +11,7 @@
 namespace specgrid {
 
 // Numbers shared with the Python tables of mode and policy names.
-enum class GraphMode : std::int32_t { kNone = 0, kPiecewise = 1, kFull = 2 };
+enum class GraphMode : std::int8_t { kNone = 0, kPiecewise = 1, kFull = 2 };
 
 enum class GraphPolicy : std::int32_t {
   kVllm033 = 0,         // one ladder of FULL sizes for all query lengths
@@ -37,7 +37,7 @@ struct GraphConfig {
   std::int64_t max_size = 1;                 // no FULL decode graph above it
   std::int64_t decode_query_len = 1;         // the widest a decode step can be
   GraphMode decode_mode = GraphMode::kNone;  // kNone: no decode routine
-  GraphMode mixed_mode = GraphMode::kNone;
+  GraphMode mixed_mode = GraphMode::kNone;   // kFull only without a routine
   // Mixed graphs only up to this many tokens; 0 means no such limit.
   std::int64_t mixed_max_tokens = 0;
   // FULL decode graphs that take any mix of 1..decode_query_len tokens a
@@ -50,33 +50,54 @@ struct GraphConfig {
   std::span<const DiagonalRun> diagonal;  // read by kReachable alone
 };
 
-// A graph without its LoRA case. The graph of the j-th LoRA case has index
-// first + j * stride in capture order, so no array grows with LoRA cases.
+// A graph without its LoRA case. Kept small: there is one per size and query
+// length, and reading them is most of what building them costs.
 struct GraphShape {
-  GraphMode mode = GraphMode::kNone;
   std::int32_t num_tokens = 0;
   std::int32_t num_reqs = 0;       // 0: any number
   std::int32_t query_len = 0;      // 0: any
   std::int32_t max_query_len = 0;  // 0: not bounded
-  std::int32_t num_ubatches = 1;
-  std::int32_t source = 0;  // the capture size that asked for it
-  std::int64_t first = 0;
-  std::int64_t stride = 1;
+  std::int32_t source = 0;         // the capture size that asked for it
+  std::int16_t num_ubatches = 1;
+  GraphMode mode = GraphMode::kNone;
 };
 
-// PIECEWISE shapes first, then FULL, each largest first: the order in which
-// vLLM captures them.
+// Shapes in the order in which vLLM captures them, PIECEWISE first, then FULL,
+// each largest first, and where the graphs of each LoRA case stand among them.
 struct GraphShapes {
   std::vector<GraphShape> shapes;
   std::size_t num_piecewise = 0;
   std::int64_t num_lora_cases = 1;
+  // By shape: the index of its first LoRA case's graph, and the distance to the
+  // next case's. Empty with one LoRA case, when a graph's index is its shape.
+  std::vector<std::int64_t> firsts;
+  std::vector<std::int32_t> strides;
 
   [[nodiscard]] std::int64_t num_graphs() const {
     return static_cast<std::int64_t>(shapes.size()) * num_lora_cases;
   }
+
+  // Index, in capture order, of a shape's graph for a LoRA case (a position).
+  [[nodiscard]] std::int64_t index_of(std::int32_t shape,
+                                      std::int64_t lora) const {
+    if (firsts.empty()) return shape;
+    const auto at = static_cast<std::size_t>(shape);
+    return firsts[at] + lora * strides[at];
+  }
 };
 
-// Linear in the shapes: O(sizes x query lengths).
+// The widest uniform step of a query length whose widest scheduled batch is
+// given. A request that arrives with one token left to prefill runs as a decode
+// of one token; where a server that drafts schedules no drafts (query length
+// 1), such requests widen uniform steps up to max_num_seqs.
+[[nodiscard]] inline std::int64_t widest_step(std::int64_t query_len,
+                                              std::int64_t decode_query_len,
+                                              std::int64_t widest_batch,
+                                              std::int64_t max_num_seqs) {
+  return query_len == 1 && decode_query_len > 1 ? max_num_seqs : widest_batch;
+}
+
+// O(shapes x log(query lengths) + sizes x query lengths).
 [[nodiscard]] GraphShapes build_graphs(const GraphConfig& config);
 
 }  // namespace specgrid

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -29,22 +31,61 @@ bool comes_first(const Label& x, const Label& y) {
   return key(x) < key(y);
 }
 
-// Keeps the labels no other beats in time and every resource. They come sorted
-// by time, so a kept one is never slower.
-void drop_dominated(std::vector<Label>& labels) {
-  std::sort(labels.begin(), labels.end(), comes_first);
-  std::vector<Label> kept;
-  for (const Label& label : labels) {
-    const bool dominated =
-        std::any_of(kept.begin(), kept.end(), [&](const Label& k) {
-          return k.used.graphs <= label.used.graphs &&
-                 k.used.bytes <= label.used.bytes &&
-                 k.used.seconds <= label.used.seconds;
-        });
-    if (!dominated) kept.push_back(label);
+// Keeps the labels no other beats in time and every limited resource. They are
+// taken by rising time, so a kept one is never slower.
+class Dominance {
+ public:
+  explicit Dominance(const Resources& limits)
+      : graphs_(limits.graphs != kNoLimit),
+        bytes_(limits.bytes != kNoLimit),
+        seconds_(limits.seconds != kNoLimit) {}
+
+  void drop_dominated(std::vector<Label>& labels) const {
+    std::sort(labels.begin(), labels.end(), comes_first);
+    std::vector<Label> kept;
+    if (graphs_ && bytes_ && seconds_) {
+      for (const Label& label : labels) {
+        const bool dominated =
+            std::any_of(kept.begin(), kept.end(), [&](const Label& k) {
+              return k.used.graphs <= label.used.graphs &&
+                     k.used.bytes <= label.used.bytes &&
+                     k.used.seconds <= label.used.seconds;
+            });
+        if (!dominated) kept.push_back(label);
+      }
+    } else {
+      // At most two resources count: kept labels' amounts form a staircase, the
+      // second falling while the first rises.
+      std::map<std::int64_t, std::int64_t> stairs;
+      for (const Label& label : labels) {
+        const auto [first, second] = amounts(label.used);
+        auto above = stairs.upper_bound(first);
+        if (above != stairs.begin() && std::prev(above)->second <= second) {
+          continue;
+        }
+        while (above != stairs.end() && above->second >= second) {
+          above = stairs.erase(above);
+        }
+        stairs[first] = second;
+        kept.push_back(label);
+      }
+    }
+    labels = std::move(kept);
   }
-  labels = std::move(kept);
-}
+
+ private:
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> amounts(
+      const Resources& used) const {
+    if (!bytes_)
+      return {graphs_ ? used.graphs : 0, seconds_ ? used.seconds : 0};
+    if (graphs_) return {used.graphs, used.bytes};
+    return {used.bytes, seconds_ ? used.seconds : 0};
+  }
+
+  bool graphs_;
+  bool bytes_;
+  bool seconds_;
+};
 
 }  // namespace
 
@@ -79,6 +120,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
   const auto num_nodes = static_cast<std::size_t>(dag.num_nodes());
   std::vector<std::vector<Label>> labels(num_nodes);
   labels[0].emplace_back();
+  const Dominance dominance(limits);
   std::vector<Label> found;
   std::vector<Arc> scratch;
   for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
@@ -113,7 +155,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
         found.push_back(next);
       }
     }
-    drop_dominated(found);
+    dominance.drop_dominated(found);
     if (found.size() > max_labels) {
       auto better = [](const Label& x, const Label& y) {
         return std::tuple(x.bound, x.time) < std::tuple(y.bound, y.time);

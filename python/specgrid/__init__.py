@@ -7,8 +7,10 @@ underscore is private. Importing this needs NumPy and nothing else.
 
 from __future__ import annotations
 
+from specgrid._acceptance import Acceptance
 from specgrid._budget import Budget, Drafter
 from specgrid._capture import CaptureSizes, Note, align_sizes, capture_sizes
+from specgrid._compress import compress_schedule
 from specgrid._costs import Costs
 from specgrid._coverage import Coverage, CoverageRun, TierCoverage
 from specgrid._drafts import DraftGraph, DraftGraphs
@@ -23,10 +25,14 @@ from specgrid._plan import (
 )
 from specgrid._plan_value import CaptureValue
 from specgrid._schedule import Schedule
+from specgrid._tune import TunedSchedule, tune_schedule
+from specgrid._tune_captures import JointPlan, tune_with_captures
+from specgrid._tune_cases import bench_cases
 from specgrid._version import __version__
 from specgrid._workload import Workload
 
 __all__ = [
+    "Acceptance",
     "Budget",
     "CandidateTable",
     "CapturePlan",
@@ -42,6 +48,7 @@ __all__ = [
     "FrontierPoint",
     "Graph",
     "GraphSet",
+    "JointPlan",
     "Lookup",
     "Note",
     "Schedule",
@@ -49,10 +56,15 @@ __all__ = [
     "Served",
     "Tier",
     "TierCoverage",
+    "TunedSchedule",
     "Workload",
     "__version__",
     "align_sizes",
+    "bench_cases",
     "capture_sizes",
+    "compress_schedule",
     "evaluate_captures",
     "plan_captures",
+    "tune_schedule",
+    "tune_with_captures",
 ]

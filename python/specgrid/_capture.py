@@ -105,7 +105,10 @@ class CaptureSizes(Sequence[int]):
 
     @property
     def sizes(self) -> list[int]:
-        """Token counts, ascending and distinct."""
+        """Token counts, ascending and distinct; a list of your own."""
+        return self._as_list().copy()
+
+    def _as_list(self) -> list[int]:
         if self._list is None:
             self._list = self._array.tolist()
         return self._list
@@ -146,10 +149,10 @@ class CaptureSizes(Sequence[int]):
     @overload
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> int | list[int]:
-        return self.sizes[index]
+        return self._as_list()[index]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.sizes)
+        return iter(self._as_list())
 
     @property
     def sufficient_max(self) -> int:
@@ -165,8 +168,8 @@ class CaptureSizes(Sequence[int]):
         The V1 runner's padding table. A compile size that padding changes is
         refused by vLLM (`CudagraphDispatcher`, 0.33.0).
         """
-        at = bisect.bisect_left(self.sizes, num_tokens)
-        return self.sizes[at] if at < len(self.sizes) else None
+        at = bisect.bisect_left(self._as_list(), num_tokens)
+        return self._as_list()[at] if at < len(self) else None
 
     def covered_batch(self, tier: Tier) -> int:
         """Widest batch of a tier that a FULL graph of its length can serve.
@@ -235,7 +238,7 @@ def capture_sizes(
     max_tokens = count("max_num_batched_tokens", max_num_batched_tokens)
     ceiling = count("platform_ceiling", platform_ceiling)
     multiple = count("sequence_parallel_size", sequence_parallel_size)
-    if rule not in RULES:
+    if rule not in tuple(RULES):  # a tuple, since anything may be asked for
         raise ConfigError(f"rule {rule!r:.40} is not known; use one of {list(RULES)}")
     if performance_mode not in _PERFORMANCE_MODES:
         raise ConfigError(

@@ -130,3 +130,73 @@ class LadderProblem:
     def frontier(self, budget: int, plain: bool, num_threads: int) -> _Points: ...
     def labels(self, limits: _Int64, max_labels: int) -> _Labels: ...
     def least(self) -> _Int64: ...
+
+# ---- tune ------------------------------------------------------------------------
+
+_Float64 = npt.NDArray[np.float64]
+_LabelPoints = tuple[_Int64, _Int64, _Float64]
+
+def tune_surface(
+    batches: _Int64,
+    contexts: _Int64,
+    step_us: _Float64,
+    rows: _Float64,
+    columns: _Int64,
+    threads: int,
+) -> _Float64: ...
+def tune_grid(
+    points: list[_LabelPoints],
+    tokens_per_step: _Float64,
+    max_num_seqs: int,
+    columns: _Int64,
+    padded_batch: _Float64,
+    extra_us: _Float64,
+    weights: _Float64,
+    max_us_per_token: float,
+    tolerance: float,
+    max_rows: int,
+    max_columns: int,
+    threads: int,
+) -> tuple[
+    npt.NDArray[np.int32],
+    _Float64,
+    _Float64,
+    npt.NDArray[np.uint8],
+    _Int64,
+    _Int64,
+    _Float64,
+    _Float64,
+]: ...
+def tune_report(
+    points: list[_LabelPoints],
+    tokens: _Float64,
+    max_num_seqs: int,
+    columns: _Int64,
+    padded_batch: _Float64,
+    extra_us: _Float64,
+    weights: _Float64,
+    table: npt.NDArray[np.int32],
+    threads: int,
+) -> tuple[
+    _Float64,
+    npt.NDArray[np.uint8],
+    float,
+    float,
+    float,
+    _Float64,
+    _Float64,
+    _Int64,
+]: ...
+def compress_line(
+    cost: _Float64, max_entries: int, non_increasing: bool
+) -> tuple[_Float64, _Int64]: ...
+def compress_bands(
+    cost: _Float64, max_entries: int, non_increasing: bool, threads: int
+) -> tuple[_Float64, _Int64, _Int64]: ...
+def tune_joint(
+    share: _Float64,
+    graph_us: _Float64,
+    eager_us: _Float64,
+    run_us: float,
+    max_graphs: int,
+) -> tuple[_Float64, _Int64]: ...

@@ -210,10 +210,12 @@ class Coverage:
     def unreachable(self) -> list[Graph]:
         """FULL decode graphs that no batch uses, in capture order.
 
-        A graph counts as used when it serves a batch of the diagonal, or when
-        it is the widest of a query length whose batches go beyond it, so that
-        it serves what is left of such a batch when requests finish. PIECEWISE
-        and mixed graphs serve mixed steps and are always used.
+        A graph counts as used when it serves a batch of the diagonal, or what
+        docs/reachability.md adds to it: the widest graph of a query length
+        whose batches go beyond it (it serves what is left of such a batch when
+        requests finish), and, where the schedule drafts nothing, the graph of
+        max_num_seqs requests of one token (requests that arrive with one token
+        to prefill). PIECEWISE and mixed graphs are always used.
         """
         used = self._used
         return [

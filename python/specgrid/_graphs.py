@@ -31,6 +31,9 @@ Mode: TypeAlias = Literal[
 ]
 Int64: TypeAlias = npt.NDArray[np.int64]
 
+# Most graphs of one LoRA case; far above what a GPU can hold.
+MAX_SHAPES = 2**26
+
 # Numbers shared with `enum class GraphPolicy` in csrc/core/graphs.hpp.
 POLICIES: dict[str, int] = {"vllm-0.33": 0, "per-query-length": 1, "reachable": 2}
 # Numbers shared with `enum class GraphMode`.
@@ -249,7 +252,12 @@ class GraphSet:
         self._size_array = array
         self._runs = self._diagonal_runs()
         self.query_lens = tuple(sorted({run[0] for run in self._runs}))
-        self.num_ubatches = count("num_ubatches", num_ubatches)
+        if len(array) * len(self.query_lens) > MAX_SHAPES:
+            raise ConfigError(
+                f"{len(array)} sizes x {len(self.query_lens)} query lengths are more "
+                f"than {MAX_SHAPES} graphs; use fewer sizes"
+            )
+        self.num_ubatches = count("num_ubatches", num_ubatches, 1, 2**15 - 1)
         decode_mode, mixed_mode = _ROUTINES[self.mode]
         most = min(self.max_num_seqs * self.decode_query_len, MAX_COUNT)
         limits = (
@@ -415,6 +423,19 @@ class GraphSet:
             [(0, 1), (2, 2), (3, 4)]
         """
         return CandidateTable(*self._table.candidates())
+
+    def padding_table(self) -> Int64:
+        """The size every token count is padded to, from 0 to the largest size.
+
+        What the V1 runner keeps, and what makes it refuse `compile_sizes` whose
+        entry differs from its index (vLLM #49548).
+
+        Example:
+            >>> GraphSet([1, 2, 4], max_num_seqs=4).padding_table().tolist()
+            [0, 1, 2, 4, 4]
+        """
+        sizes = np.concatenate(([0], self._size_array))
+        return sizes[np.searchsorted(sizes, np.arange(sizes[-1] + 1))]
 
     # ---- which graph serves a step -----------------------------------------------
 
@@ -663,7 +684,7 @@ def _step_array(name: str, values: npt.ArrayLike) -> Int64:
         if any(value is None for value in flat):
             raise ConfigError(f"{name} must be whole numbers, not {array.dtype}")
         array = np.array(flat, np.int64).reshape(array.shape)
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return array.astype(np.int64, order="C", copy=False)
 
 
 def _refuse(

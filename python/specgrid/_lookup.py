@@ -374,4 +374,6 @@ def _int64(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be whole numbers, not {array.dtype}")
+    if array.dtype.kind == "u" and array.max() > np.iinfo(np.int64).max:
+        raise IndexError(f"{name} must be below 2**63, not {array.max()}")
     return np.ascontiguousarray(array, dtype=np.int64)

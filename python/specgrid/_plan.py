@@ -76,6 +76,9 @@ class _Frontier(Sequence[FrontierPoint]):
             return [self[i] for i in range(*index.indices(len(self)))]
         return _frontier_point(self._inputs, self._points[index])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (tuple, (list(self),))
+
 
 @dataclass(frozen=True)
 class CapturePlan:

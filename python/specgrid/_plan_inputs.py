@@ -185,7 +185,8 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
     mixed: dict[int, float] = {}
     notes = []
     strange: dict[int, float] = {}
-    keep = (1 - workload.floor) / workload.total
+    # Dividing first keeps the tiniest totals exact.
+    total, keep = workload.total, 1 - workload.floor
     most = limits.max_num_batched_tokens
     for (q, n), weight in workload.decode.items():
         if weight == 0:
@@ -202,10 +203,10 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
                 f"max_num_batched_tokens is {most}; raise it or leave those steps out"
             )
         if q in query_lens:
-            decode[q, n] = decode.get((q, n), 0.0) + weight * keep
+            decode[q, n] = decode.get((q, n), 0.0) + weight / total * keep
         else:
-            strange[q] = strange.get(q, 0.0) + weight * keep
-            mixed[q * n] = mixed.get(q * n, 0.0) + weight * keep
+            strange[q] = strange.get(q, 0.0) + weight / total * keep
+            mixed[q * n] = mixed.get(q * n, 0.0) + weight / total * keep
     for t, weight in workload.mixed.items():
         if weight == 0:
             continue
@@ -214,7 +215,7 @@ def make_steps(workload: Workload, costs: Costs, limits: Limits) -> Steps:
                 f"the workload has mixed steps of {t} tokens, but "
                 f"max_num_batched_tokens is {most}; raise it or leave those steps out"
             )
-        mixed[t] = mixed.get(t, 0.0) + weight * keep
+        mixed[t] = mixed.get(t, 0.0) + weight / total * keep
     if strange:
         shown = ", ".join(
             f"{q} ({100 * share:.1f} % of steps)"
@@ -256,6 +257,13 @@ class Scale:
 
     def times(self, us: npt.NDArray[np.float64]) -> Int64:
         return np.rint(np.ldexp(us, self.time_exponent)).astype(np.int64)
+
+    def resolves(self, *times: npt.NDArray[np.float64]) -> bool:
+        """Whether every time is at least ten thousand units long, or zero."""
+        return all(
+            bool(np.all((t == 0) | (t >= math.ldexp(10_000, -self.time_exponent))))
+            for t in times
+        )
 
     @staticmethod
     def shares(shares: npt.NDArray[np.float64]) -> Int64:
@@ -456,6 +464,16 @@ def make_inputs(
     full[low:] = costs.table("full", range(low, max_size + 1))
     if limits.mode == "FULL_AND_PIECEWISE":
         piecewise[low:] = costs.table("piecewise", range(low, max_size + 1))
+    all_times = (full, piecewise, steps.decode_eager, steps.mixed_eager)
+    scale = Scale.of(*all_times)
+    if not scale.resolves(*all_times):
+        shortest = min(float(t[t > 0].min(initial=math.inf)) for t in all_times)
+        longest = max(float(t.max(initial=0)) for t in all_times)
+        raise ConfigError(
+            f"step times range from {shortest:g} to {longest:g} us, too far apart to "
+            "weigh against each other. To forbid eager steps use full_coverage rather "
+            "than a huge eager time"
+        )
     prices = []
     for name in ("graph_bytes", "pool_bytes", "graph_seconds"):
         table = np.zeros(max_size + 1)
@@ -477,7 +495,7 @@ def make_inputs(
         forced_graphs=graphs,
         min_size=low,
         max_size=max_size,
-        scale=Scale.of(full, piecewise, steps.decode_eager, steps.mixed_eager),
+        scale=scale,
         full_us=full,
         piecewise_us=piecewise,
         graph_bytes=prices[0],
@@ -491,21 +509,35 @@ def candidate_sizes(inputs: Inputs) -> Int64:
     """The entries worth considering: no list over all sizes is better.
 
     Between two neighbouring multiples of the query lengths, or step sizes, all
-    entries make the same FULL graphs; they differ in the PIECEWISE graph alone,
-    of which the cheapest and the smallest stand for the rest.
+    entries make the same FULL graphs.
     """
-    low, high = inputs.min_size, inputs.max_size
-    marks: set[int] = set(inputs.forced_sizes)
+    marks = {*inputs.forced_sizes, inputs.limits.max_num_seqs}
     for q, _, _ in inputs.limits.tiers:
-        marks.update(range(q, min(high, q * inputs.limits.max_num_seqs) + 1, q))
+        most = min(inputs.max_size, q * inputs.limits.max_num_seqs)
+        marks.update(range(q, most + 1, q))
     marks.update((inputs.steps.decode_q * inputs.steps.decode_n).tolist())
     marks.update(inputs.steps.mixed_t.tolist())
-    marks.add(inputs.limits.max_num_seqs)
+    return worthwhile_sizes(inputs, marks)
+
+
+def worthwhile_sizes(inputs: Inputs, marks: set[int]) -> Int64:
+    """The marks, and what may be of use between them.
+
+    Entries between two marks differ in their PIECEWISE graph alone, so one is of
+    use only if it is quicker than every smaller one, which costs no more bytes
+    or seconds. Where prices fall with the size, all are kept.
+    """
+    low, high = inputs.min_size, inputs.max_size
     kept = sorted(m for m in marks if low <= m <= high)
     sizes = set(kept)
-    if inputs.piecewise:
+    prices = (inputs.graph_bytes, inputs.pool_bytes, inputs.graph_seconds)
+    rising = all(bool(np.all(np.diff(p[low:]) >= 0)) for p in prices)
+    if inputs.piecewise or not rising:
         for before, mark in pairwise([low - 1, *kept, high + 1]):
-            if mark - before > 1:
-                gap = inputs.piecewise_us[before + 1 : mark]
-                sizes.update((before + 1, before + 1 + int(np.argmin(gap))))
+            best = math.inf
+            for size in range(before + 1, mark):
+                time = float(inputs.piecewise_us[size])
+                if time < best or not rising:
+                    sizes.add(size)
+                    best = min(best, time)
     return np.array(sorted(sizes), dtype=np.int64)

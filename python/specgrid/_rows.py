@@ -55,6 +55,8 @@ def normalise(rows: object, *, ragged: bool) -> tuple[Rows, int]:
 
 
 def _from_array(rows: npt.NDArray[Any]) -> tuple[Rows, bool]:
+    if isinstance(rows, np.ma.MaskedArray):
+        raise form_error("not_list", None, "a masked array; fill it or drop rows")
     if rows.size == 0:
         raise form_error("empty", None, "")
     if rows.ndim != 2 or rows.shape[1] not in _FIELDS:
@@ -112,6 +114,7 @@ def _one_row(row: object, index: int) -> tuple[int, ...]:
         row = row.tolist()
     if not isinstance(row, list | tuple):
         raise form_error("arity", index, f"{row!r:.80}")
+    row = tuple(row)  # what it iterates over, whatever a subclass says of itself
     if len(row) not in _FIELDS:
         items = f"{len(row)} items" if len(row) != 1 else "1 item"
         raise form_error("arity", index, f"{items}: {row!r:.80}")

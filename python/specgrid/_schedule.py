@@ -143,6 +143,12 @@ class Schedule:
             >>> Schedule.from_json("[[1, 16, 3], [17, 64, 1]]").batch_ranges
             ((1, 16), (17, 64))
         """
+        if not isinstance(text, str | bytes | bytearray):
+            raise ScheduleError(
+                f"schedule JSON must be text, not a {type(text).__name__}; give rows "
+                "to Schedule() itself",
+                "not_list",
+            )
         if len(text) > _MAX_JSON_BYTES:
             raise ScheduleError(
                 f"schedule JSON of {len(text)} bytes is over {_MAX_JSON_BYTES}; "
@@ -152,8 +158,11 @@ class Schedule:
         try:
             rows = json.loads(text)
         except (ValueError, RecursionError) as error:
+            # Anything but a syntax error is Python's own limit on digits or depth.
+            syntax = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            reason = str(error) if syntax else "a number or a nesting is too long"
             raise ScheduleError(
-                f"schedule is not valid JSON: {error}; "
+                f"schedule is not valid JSON: {reason}; "
                 "write [[1, 64, 3], [65, 256, 1]]",
                 "not_list",
             ) from error

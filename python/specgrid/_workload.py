@@ -84,8 +84,14 @@ class Workload:
             t = count(f"num_tokens in mixed key {tokens!r:.80}", tokens)
             value = _weight(weight, f"mixed steps of {t} tokens")
             mixed[t] = mixed.get(t, 0.0) + value
-        total = math.fsum([*decode.values(), *mixed.values()])
-        if not 0 < total < math.inf:
+        try:
+            total = math.fsum([*decode.values(), *mixed.values()])
+        except OverflowError:
+            raise ConfigError(
+                "the weights add up to more than a float holds; scale them down, only "
+                "their ratios matter"
+            ) from None
+        if not total > 0:
             raise ConfigError(
                 "the workload is empty: no step has a positive weight. Give at "
                 "least one, for example Workload({(1, 8): 1.0}), or use "

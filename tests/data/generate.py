@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import prometheus_client
+from vllm import logger as vllm_logger
 from vllm.benchmarks.forward.shapes import jitter_kv_lens, parse_case
 from vllm.benchmarks.sweep import serve as sweep_serve
 from vllm.benchmarks.sweep.param_sweep import ParameterSweepItem
@@ -39,8 +40,6 @@ from vllm.v1.spec_decode.metrics import (
     SpecDecodingProm,
     SpecDecodingStats,
 )
-
-from vllm import logger as vllm_logger
 
 logging.setLogRecordFactory(
     vllm_logger._VllmLogRecordFactory(logging.getLogRecordFactory())

@@ -15,6 +15,8 @@ import pytest
 
 from specgrid import Budget, Costs, Workload, plan_captures
 
+pytest.importorskip("vllm")
+
 SCHEDULES: list[tuple[int, int, Any]] = [
     (16, 0, None),
     (24, 3, None),

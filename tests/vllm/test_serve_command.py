@@ -31,9 +31,10 @@ Outcome = tuple[int, int, int, str, list[int], int] | None
 @pytest.fixture(scope="module")
 def parser(sim: Any) -> Iterator[Any]:
     """vLLM's parser of `vllm serve`, without the plug-in's changes."""
-    from specgrid.vllm_plugin import _register
     from vllm.entrypoints.common.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    from specgrid.vllm_plugin import _register
 
     _register.undo()
     top = FlexibleArgumentParser(prog="vllm")

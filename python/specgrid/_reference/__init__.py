@@ -14,6 +14,14 @@ from specgrid._reference.graphs import GraphTable
 from specgrid._reference.lookup import Lookup
 from specgrid._reference.plan import LadderProblem, SharedProblem
 from specgrid._reference.schedule import build_grid, check_rows, rows_from_list
+from specgrid._reference.tune import (
+    compress_bands,
+    compress_line,
+    tune_grid,
+    tune_joint,
+    tune_report,
+    tune_surface,
+)
 
 __all__ = [
     "GraphTable",
@@ -24,5 +32,11 @@ __all__ = [
     "build_grid",
     "capture_sizes",
     "check_rows",
+    "compress_bands",
+    "compress_line",
     "rows_from_list",
+    "tune_grid",
+    "tune_joint",
+    "tune_report",
+    "tune_surface",
 ]

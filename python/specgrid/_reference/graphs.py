@@ -44,6 +44,7 @@ class GraphTable:
         policy: int,
         clamp_loras: bool,
     ) -> None:
+        self.max_num_seqs: int
         (
             self.max_num_seqs,
             self.max_size,
@@ -123,9 +124,19 @@ class GraphTable:
                 if any(max(lo, below + 1) <= min(hi, reqs) for _, lo, hi in own):
                     kept.add((query_len, reqs))
                 below = reqs
-            if any(hi > below for _, _, hi in own):
-                kept.add((query_len, below))
+            if own and ladder:
+                widest = self._widest_step(query_len, own)
+                kept.add(
+                    (query_len, min((n for n in ladder if n >= widest), default=below))
+                )
         return [desc for desc in descs if (desc.query_len, desc.num_reqs) in kept]
+
+    def _widest_step(self, query_len: int, runs: list[tuple[int, int, int]]) -> int:
+        """The widest uniform step: a batch of the schedule, or, where a server
+        that drafts schedules no drafts, one widened by one-token arrivals."""
+        if query_len == 1 and self.decode_query_len > 1:
+            return self.max_num_seqs
+        return max(hi for _, _, hi in runs)
 
     def columns(self) -> tuple[Int64, ...]:
         return tuple(
@@ -296,11 +307,13 @@ class GraphTable:
         same = [d for d in self.descs if d[3:] == desc[3:]]
         below = max((d.num_reqs for d in same if d.num_reqs < desc.num_reqs), default=0)
         widest = max(d.num_reqs for d in same)
-        for query_len, lo, hi in runs:
-            if query_len != desc.query_len:
-                continue
-            if desc.num_reqs == widest < hi:
-                return True  # what is left of wider batches when some finish
+        own = [run for run in runs if run[0] == desc.query_len]
+        if not own:
+            return False
+        widest_step = self._widest_step(desc.query_len, own)
+        if desc.num_reqs == widest < widest_step:
+            return True  # what is left of wider batches when some finish
+        for query_len, lo, hi in [*own, (desc.query_len, widest_step, widest_step)]:
             batch = min(hi, desc.num_reqs)
             step = (
                 batch,

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``specgrid convert``: schedules between the forms of vLLM and other engines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from specgrid._errors import CONTEXT_INFINITY, ConfigError
+from specgrid._schedule import Schedule
+from specgrid.cli._output import print_json
+
+_FORMS = ("vllm", "tensorrt-llm", "sglang")
+_MAX_BYTES = 64 * 2**20
+
+_EXAMPLES = """\
+\b
+Examples:
+  specgrid convert --from tensorrt-llm --keys upper --to vllm '{"4": 4, "32": 1}'
+  specgrid convert --from vllm --to tensorrt-llm '[[1,16,3],[32,128,2],[256,2048,0]]'
+  specgrid convert --from sglang --to vllm '{"1": [1,3,5,7], "8": [0,1,3], "32": [0]}'
+"""
+
+
+@click.command("convert", epilog=_EXAMPLES)
+@click.argument("schedule", metavar="JSON|FILE|-")
+@click.option(
+    "--from", "source", type=click.Choice(_FORMS), required=True, help="Form given."
+)
+@click.option(
+    "--to", "target", type=click.Choice(_FORMS), required=True, help="Form wanted."
+)
+@click.option(
+    "--keys",
+    type=click.Choice(["upper", "lower"]),
+    help="TensorRT-LLM given: whether a key is the last batch of its range (today) or "
+    "the first (before TensorRT-LLM #10860). Nothing in the mapping tells.",
+)
+@click.option(
+    "--pick",
+    type=click.Choice(["largest", "smallest"]),
+    default="largest",
+    show_default=True,
+    help="SGLang given: which of a slot's steps becomes K.",
+)
+@click.option(
+    "--max-num-seqs",
+    metavar="N",
+    type=click.IntRange(1, CONTEXT_INFINITY),
+    help="Where the last range ends.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with its notes.")
+def command(
+    schedule: str,
+    source: str,
+    target: str,
+    keys: str | None,
+    pick: Any,
+    max_num_seqs: int | None,
+    as_json: bool,
+) -> int:
+    """Convert a schedule between vLLM, TensorRT-LLM and SGLang forms."""
+    given = _load(schedule)
+    notes: list[str] = []
+    parsed = _read(given, source, keys, pick)
+    if max_num_seqs is not None:
+        parsed = _cut(parsed, max_num_seqs)
+    if source == "sglang":
+        notes.append(
+            f"SGLang moves between a slot's steps while it runs; the {pick} of each "
+            "was taken."
+        )
+    result = _write(parsed, target, max_num_seqs, notes)
+    if as_json:
+        print_json(
+            {
+                "schema": "specgrid.convert",
+                "version": 1,
+                "from": source,
+                "to": target,
+                "result": result,
+                "notes": notes,
+            }
+        )
+        return 0
+    click.echo(json.dumps(result))
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    return 0
+
+
+def _load(text: str) -> Any:
+    """JSON from the argument itself, from a file, or from standard input."""
+    if text == "-":
+        text = sys.stdin.read(_MAX_BYTES)
+    elif not text.lstrip().startswith(("[", "{")):
+        try:
+            with Path(text).open(encoding="utf-8") as file:
+                text = file.read(_MAX_BYTES)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{text}: cannot be read: {error}") from None
+    try:
+        return json.loads(text, object_pairs_hook=_no_repeats)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"the schedule is not valid JSON: {error}") from None
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"key {twice!r:.40} is given twice")
+    return found
+
+
+def _read(given: Any, source: str, keys: str | None, pick: Any) -> Schedule:
+    if source == "tensorrt-llm":
+        if keys is None:
+            raise ConfigError(
+                "--keys upper or --keys lower is required: a TensorRT-LLM key is the "
+                "last batch of its range since #10860, and was the first before"
+            )
+        return Schedule.from_tensorrt_llm(given, keys=keys)  # type: ignore[arg-type]
+    if keys is not None:
+        raise ConfigError("--keys is for --from tensorrt-llm only")
+    if source == "sglang":
+        return Schedule.from_sglang(given, pick=pick)
+    if isinstance(given, dict):
+        # A whole --speculative-config.
+        for name in (
+            "num_speculative_tokens_per_batch_size",
+            "speculative_token_schedule",
+        ):
+            if name in given:
+                return Schedule(given[name])
+        raise ConfigError(
+            "a JSON object was given without num_speculative_tokens_per_batch_size; "
+            "give the rows, or the whole speculative config"
+        )
+    return Schedule(given)
+
+
+def _cut(schedule: Schedule, max_num_seqs: int) -> Schedule:
+    """The same schedule without what lies above max_num_seqs."""
+    rows = [
+        (lo, min(hi, max_num_seqs), context_lo, context_hi, k)
+        for lo, hi, context_lo, context_hi, k in schedule.rows
+        if lo <= max_num_seqs
+    ]
+    return Schedule(rows)
+
+
+def _write(
+    schedule: Schedule, target: str, max_num_seqs: int | None, notes: list[str]
+) -> Any:
+    if target == "vllm":
+        return schedule.to_rows()
+    if target == "tensorrt-llm":
+        mapping = schedule.to_tensorrt_llm(max_num_seqs)
+        if CONTEXT_INFINITY in mapping:
+            notes.append(
+                "the last range has no end; give --max-num-seqs to end it at your "
+                "server's limit"
+            )
+        notes.append("upper-bound keys (TensorRT-LLM #10860); 0 above the last key")
+        return {str(key): k for key, k in mapping.items()}
+    if schedule.is_2d:
+        raise ConfigError(
+            "SGLang slots know no context; convert a schedule of one context range"
+        )
+    return {str(lo): [k] for lo, _, _, _, k in schedule.rows}
