@@ -9,19 +9,17 @@ standard error, no traceback).
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
-import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from specgrid._version import __version__
+from specgrid.cli import _streams
 
 #: Command -> (module that defines ``command``, one line for ``specgrid --help``).
 COMMANDS = {
@@ -51,7 +49,7 @@ COMMANDS = {
     ),
     "report": (
         "specgrid.cli.report",
-        "What a running server's logs and metrics say about its graphs.",
+        "One HTML page about a server: what it loses, and what to paste.",
     ),
     "doctor": (
         "specgrid.cli.doctor",
@@ -113,21 +111,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if hasattr(signal, "SIGPIPE"):
         # When the reader (head, less) leaves, end in silence as Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # Closed by the caller (`>&-`): nobody wants it.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A path or a sign the terminal's encoding lacks is no reason to fail.
-            stream.reconfigure(errors="backslashreplace")
+    _streams.prepare()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit status; errors are one line each."""
+    if sys.stdout is None:
+        return _fail("standard output is closed; send the result somewhere")
     try:
         result = cli.main(list(arguments), prog_name="specgrid", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "specgrid"
         return _fail(f"{error.format_message()} (see `{path} --help`)", path)
@@ -136,7 +133,12 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        return _fail(_system_error(error))
+        if error.filename is not None:
+            name = os.fsdecode(error.filename)
+            return _fail(f"{name}: {error.strerror}; nothing was written there")
+        # No file is named, so it is the output that could not be written.
+        _streams.silence(sys.stdout)
+        return _fail(f"cannot write the result: {error.strerror or error}")
     except MemoryError:
         return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
@@ -149,18 +151,6 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _system_error(error: OSError) -> str:
-    """One line for what the system refused: a full disk, a folder, a closed pipe."""
-    reason = error.strerror or str(error)
-    if error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {reason}; nothing was written there"
-    # Output: what is still buffered would fail again while Python shuts down.
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"the output could not be written: {reason}"
-
-
 def _fail(message: str, prefix: str = "specgrid") -> int:
-    line = " ".join(message.split())
-    click.echo(f"{prefix}: {line}", err=True)
+    _streams.complain(f"{prefix}: {' '.join(message.split())}")
     return 2

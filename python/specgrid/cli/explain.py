@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from specgrid._capture import Rule
+from specgrid._errors import ConfigError
 from specgrid._version import __version__
 from specgrid.cli._analysis import (
     RULES,
@@ -22,6 +23,7 @@ from specgrid.cli._analysis import (
     steps_text,
     stretches,
 )
+from specgrid.cli._charts import files
 from specgrid.cli._coverage_map import draw_map
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, print_json, ranges_text
@@ -55,8 +57,9 @@ The JSON document is described in docs/explain.md.
     help="Whose capture sizes: a vLLM version's, #50488 as merged, or 0.33 with "
     "explicit maxima kept (#37865 and #55004).",
 )
+@files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(config: ServeConfig, rule: Rule, as_json: bool) -> int:
+def command(config: ServeConfig, rule: Rule, plot: str | None, as_json: bool) -> int:
     """Explain what vLLM will capture for a server.
 
     Shows the settings that decide CUDA graphs and where each came from, the
@@ -65,13 +68,37 @@ def command(config: ServeConfig, rule: Rule, as_json: bool) -> int:
 
     Exit status 1 when the schedule is one vLLM will fail on.
     """
+    files.check(plot)
     analysis = analyse(config, rule)
     document = to_document(analysis)
+    _plot(plot, analysis)
     if as_json:
         print_json(document)
     else:
         render(document, Printer())
     return 1 if analysis.schedule_status == "invalid" else 0
+
+
+def _plot(path: str | None, analysis: Analysis) -> None:
+    """The coverage map, as ``specgrid report`` has it, into a file."""
+    from specgrid.cli._charts import coverage as chart
+    from specgrid.cli._report.coverage import map_of
+
+    if path is None:
+        return
+    if analysis.coverage is None:
+        raise ConfigError(
+            "--plot draws which graph each decode batch gets, and that is not known "
+            "here: there are no graphs, or too many batches; leave --plot out"
+        )
+    map_ = map_of(analysis.coverage)
+    missed = len(analysis.coverage.missed)
+    files.save(
+        path,
+        lambda: chart.draw(map_, files.WIDTH),
+        f"{missed:,} of {map_['widest']:,} decode batches lack a FULL graph",
+        chart.LEGEND,
+    )
 
 
 def to_document(analysis: Analysis) -> dict[str, Any]:
@@ -142,8 +169,7 @@ def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
     missed: dict[int, list[tuple[int, int]]] = {}
     for s in stretches(analysis.coverage) if analysis.coverage is not None else []:
         if s.mode != "FULL":
-            spans = missed.setdefault(s.query_len, [])
-            spans[:] = join_ranges([*spans, (s.batch_lo, s.batch_hi)])
+            missed.setdefault(s.query_len, []).append((s.batch_lo, s.batch_hi))
     return [
         {
             "query_len": t.query_len,
@@ -152,7 +178,7 @@ def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
             "max_batch": t.max_batch,
             "tokens": t.query_len * t.max_batch,
             "reach": 0 if sizes is None else sizes.covered_batch(t),
-            "missed": missed.get(t.query_len, []) if known else None,
+            "missed": join_ranges(missed.get(t.query_len, [])) if known else None,
         }
         for t in analysis.tiers
     ]
@@ -254,7 +280,13 @@ def _render_coverage(document: dict[str, Any], out: Printer) -> None:
     widest = max(t["max_batch"] for t in document["tiers"])
     draw_map(coverage["stretches"], widest, out)
     rows = []
-    for p in coverage["policies"]:
+    policies = coverage["policies"]
+    names = ", ".join(p["policy"] for p in policies)
+    if len(policies) > 1 and all(
+        p | {"policy": ""} == policies[0] | {"policy": ""} for p in policies
+    ):
+        policies = [policies[0] | {"policy": f"all alike: {names}"}]
+    for p in policies:
         batches = p["batches"]
         rows.append(
             (
@@ -287,13 +319,12 @@ def _render_coverage(document: dict[str, Any], out: Printer) -> None:
     fulls = [p["batches"]["FULL"] for p in (before, after)]
     graphs = [p["full_graphs"] for p in (before, after)]
     if fulls[0] != fulls[1] or graphs[0] != graphs[1]:
-        out.line(
+        out.paragraph(
             "Before and after (vLLM alone; specgrid plug-in, policy reachable): "
             f"batches on a FULL graph {fulls[0]} -> {fulls[1]}, FULL graphs captured "
-            f"{graphs[0]} -> {graphs[1]}."
+            f"{graphs[0]} -> {graphs[1]}.",
+            bullet="",
         )
-    else:
-        out.line("Before and after: the three policies serve these batches alike.")
 
 
 def _value(value: object) -> object:
@@ -372,10 +403,11 @@ def _render_capture(document: dict[str, Any], out: Printer) -> None:
         if short_by <= 0
         else f"the configuration stops at {capture['max_size']}"
     )
-    out.line(
+    out.paragraph(
         "Smallest sufficient maximum (widest decode batch): "
         f"{capture['sufficient_max']} tokens; {verdict}.",
-        "good" if short_by <= 0 else "bad",
+        bullet="",
+        style="good" if short_by <= 0 else "bad",
     )
     if capture["notes"]:
         out.heading("Dropped, truncated, uncovered")

@@ -13,7 +13,7 @@ import re
 import shlex
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -24,6 +24,7 @@ from specgrid._plan import CapturePlan, evaluate_captures, plan_captures
 from specgrid._plan_value import CaptureValue
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis, analyse, steps_text
+from specgrid.cli._charts import files
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
@@ -156,6 +157,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Evaluate this plan, or list of sizes, against the best of the same size.",
 )
+@files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     config: ServeConfig,
@@ -173,6 +175,7 @@ def command(
     time_limit: float | None,
     save: str | None,
     check_file: str | None,
+    plot: str | None,
     as_json: bool,
 ) -> int:
     """Plan the best CUDA graphs for a workload and a budget.
@@ -180,6 +183,7 @@ def command(
     Shows what the server's captures do for the workload today and what the plan
     would do, the flags to paste, what each size is worth, and what was assumed.
     """
+    files.check(plot)
     check_plannable(config)
     analysis = analyse(config)
     checked = None if check_file is None else _read_check(check_file, config)
@@ -214,7 +218,13 @@ def command(
         shift = plan.eager_shift_range() if stability else None
     if save is not None:
         plan.save(save)
-    document = to_document(task, plan, before, chosen_how, worth, shift, save, frontier)
+    document = to_document(
+        task, plan, before, chosen_how, worth, shift, save, frontier or plot is not None
+    )
+    if plot is not None:
+        _plot(plot, document)
+        if not frontier:
+            document["frontier"] = None
     problems: list[str] = []
     if checked is not None and after is not None and check_file is not None:
         problems = _problems(checked, after, task)
@@ -224,6 +234,20 @@ def command(
     else:
         render(document, Printer())
     return 1 if problems else 0
+
+
+def _plot(path: str, document: dict[str, Any]) -> None:
+    """The frontier, as ``specgrid report`` has it, into a file."""
+    from specgrid.cli._charts import frontier as chart
+
+    before, after = document["before"], document["after"]
+    files.save(
+        path,
+        lambda: chart.draw(document, files.WIDTH),
+        f"{before['mean_step_us'] / 1000:.2f} ms a step with {before['num_graphs']:,} "
+        f"graphs today, {after['mean_step_us'] / 1000:.2f} ms with "
+        f"{after['num_graphs']:,} planned",
+    )
 
 
 def _as_flags(message: str) -> str:
@@ -271,6 +295,25 @@ class _Task:
             self.data.workload,
             self.data.costs,
             dispatcher=dispatcher_in_force(self.config),
+            **self._common(),
+        )
+
+    def default(self) -> CaptureValue | None:
+        """What vLLM's own list would do; None where the server has it already."""
+        config = self.config
+        if (
+            config.cudagraph_capture_sizes is None
+            and config.max_cudagraph_capture_size is None
+        ):
+            return None
+        plain = replace(
+            config, cudagraph_capture_sizes=None, max_cudagraph_capture_size=None
+        )
+        return evaluate_captures(
+            analyse(plain).runner_sizes,
+            self.data.workload,
+            self.data.costs,
+            dispatcher=dispatcher_in_force(config),
             **self._common(),
         )
 
@@ -473,11 +516,20 @@ def to_document(
                 for s in data.sources
             ],
             "num_steps": data.num_steps,
+            "load": [
+                [query_len, num_reqs, weight]
+                for (query_len, num_reqs), weight in sorted(
+                    data.workload.decode.items()
+                )
+            ],
             "observed": data.observed,
             "kv_bytes_per_token": per_token,
             "files": [report.to_dict() for report in data.reports],
         },
         "before": _value_document(before, per_token),
+        "default": None
+        if (default := task.default()) is None
+        else _value_document(default, per_token),
         "after": _value_document(plan.value, per_token),
         "plan": {
             "dispatcher": plan.dispatcher,
