@@ -18,7 +18,9 @@ from specgrid import (
 )
 
 COSTS = Costs.linear(100, 1, 30, 900)
-PRICED = Costs.linear(100, 1, 30, 900, graph_bytes=lambda size: (1 << 20) + 70_000 * size)
+PRICED = Costs.linear(
+    100, 1, 30, 900, graph_bytes=lambda size: (1 << 20) + 70_000 * size
+)
 
 
 def load(most: int) -> Workload:
