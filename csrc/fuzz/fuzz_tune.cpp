@@ -41,7 +41,7 @@ std::vector<double> every_labelling(const std::vector<double>& cost,
     for (std::size_t row = 0; row < rows; ++row) {
       total += cost[row * labels + label[row]];
       if (row == 0) continue;
-      runs += label[row] != label[row - 1] ? 1 : 0;
+      runs += label[row] != label[row - 1] ? std::size_t{1} : std::size_t{0};
       allowed = allowed && !(non_increasing && label[row] > label[row - 1]);
     }
     for (std::size_t e = runs; allowed && e <= entries; ++e) {
