@@ -61,19 +61,22 @@ def _missing() -> list[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    mine = [item for item in items if here in item.path.parents]
-    absent = _missing() if mine else []
-    for item in mine:
-        item.add_marker(pytest.mark.browser)
-        if absent and os.environ.get("SPECGRID_REQUIRE_BROWSER") != "1":
-            item.add_marker(
-                pytest.mark.skip(
-                    reason="THE PAGE IS NOT TESTED IN A BROWSER: no "
-                    + ", ".join(absent)
-                    + " here; sh .ci/browser-env.sh VENV installs them"
-                )
-            )
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _everything_needed() -> None:
+    """Skips here, for all tests at once, so that one line says so."""
+    absent = ", ".join(_missing())
+    if not absent:
+        return
+    text = f"THE PAGE IS NOT TESTED IN A BROWSER: no {absent} here; run"
+    text += " sh .ci/browser-env.sh VENV"
+    if os.environ.get("SPECGRID_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"{text} (SPECGRID_REQUIRE_BROWSER=1)")
+    pytest.skip(text)
 
 
 class Browser:
@@ -163,7 +166,6 @@ class Browser:
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert not _missing(), f"SPECGRID_REQUIRE_BROWSER=1, and there is no {_missing()}"
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
