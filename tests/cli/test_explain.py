@@ -218,8 +218,8 @@ def test_bad_input_is_one_line_on_stderr_and_exit_2(
 
 
 def test_json_schema_is_stable(specgrid: Run) -> None:
-    result = specgrid("explain", *BASE, "--schedule", EAGLE3_ROWS, "--host", "x",
-                      "--frob", "--json")  # fmt: skip
+    result = specgrid("explain", *BASE, "--schedule", EAGLE3_ROWS, "--json",
+                      "--", "vllm", "serve", "M", "--host", "x", "--frob")  # fmt: skip
     found = json.loads(result.out)
     assert (found["schema"], found["version"]) == ("specgrid.explain", 1)
     assert {

@@ -283,7 +283,6 @@ def test_flags_lie_over_the_command_and_the_command_over_the_file(tmp_path) -> N
         ("-tp 0", "from 1 to"),
         ("stray", "unexpected stray"),
         ("–max-num-seqs 4", "typographic dash"),
-        ("--additional-config '{\"specgrid\": 3}'", "must be an object"),
         ("--config /nowhere/serve.yaml", "cannot read"),
         ("--enable-lora --spec-tokens 7 --spec-model x --max-num-seqs 2048 "
          "--max-num-batched-tokens 2048", "raise --max-num-batched-tokens"),
@@ -328,3 +327,51 @@ def test_bad_files_are_one_line_with_a_remedy(
         ServeConfig.from_file(path)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("3", "not an object"),
+        ('{"policy": "foo"}', "policy foo is not known"),
+        ('{"polcy": "reachable"}', "did you mean policy?"),
+        ('{"schedule": "x"}', "schedule x is no list"),
+        ('{"schedule": [[2, 8, 1]]}', "schedule is ignored: "),
+        ('{"plan": 3}', "no path"),
+        ('{"context_aggregate": ["mean"]}', "mean, median, max"),
+    ],
+)
+def test_what_the_plug_in_would_not_use_is_told_and_not_used(
+    section: str, says: str
+) -> None:
+    flags = f"--additional-config '{{\"specgrid\": {section}}}'"
+    config = serve(f"--spec-method ngram --spec-tokens 2 {flags}")
+    assert says in " ".join(config.plugin_problems)
+    assert says in " ".join(config.notes)
+    assert config.plugin == {}
+    assert config.schedule is None
+
+
+@pytest.mark.parametrize(
+    ("method", "read"),
+    [("ngram", "ngram"), ("qwen3_next_mtp", "mtp"), ("dspark", "dspark")],
+)
+def test_drafting_methods_of_vllm(method: str, read: str) -> None:
+    config = serve(f"--spec-method {method} --spec-tokens 2")
+    assert config.speculative_method == read
+
+
+@pytest.mark.parametrize("method", ["foo", "medusa", "foo_mtp", "[ngram]", "eagl3"])
+def test_a_method_vllm_does_not_have_is_refused(method: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not have; .*choose one of"):
+        serve(f"--spec-method {method} --spec-tokens 2")
+
+
+def test_a_default_says_what_it_follows_from() -> None:
+    config = serve("-dp 8 -ep --all2all-backend deepep_low_latency")
+    detail = config.setting("max_num_batched_tokens").detail
+    assert detail == "all2all backend deepep_low_latency"
+    assert "lowered" in config.setting("max_num_seqs").detail
+    config = serve("--max-model-len 100 --max-num-seqs 2")
+    detail = config.setting("max_num_batched_tokens").detail
+    assert detail == "max_num_seqs x max_model_len"

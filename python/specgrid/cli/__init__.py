@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 import click
 
 from specgrid._version import __version__
+from specgrid.cli import _streams
 
 #: Command -> (module that defines ``command``, one line for ``specgrid --help``).
 COMMANDS = {
@@ -109,14 +111,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if hasattr(signal, "SIGPIPE"):
         # When the reader (head, less) leaves, end in silence as Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _streams.prepare()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit status; errors are one line each."""
+    if sys.stdout is None:
+        return _fail("standard output is closed; send the result somewhere")
     try:
         result = cli.main(list(arguments), prog_name="specgrid", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "specgrid"
         return _fail(f"{error.format_message()} (see `{path} --help`)", path)
@@ -124,6 +132,15 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except OSError as error:
+        if error.filename is not None:
+            name = os.fsdecode(error.filename)
+            return _fail(f"{name}: {error.strerror}; nothing was written there")
+        # No file is named, so it is the output that could not be written.
+        _streams.silence(sys.stdout)
+        return _fail(f"cannot write the result: {error.strerror or error}")
+    except MemoryError:
+        return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
         from specgrid._errors import ConfigError, ScheduleError
         from specgrid.io import DataError
@@ -135,6 +152,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, prefix: str = "specgrid") -> int:
-    line = " ".join(message.split())
-    click.echo(f"{prefix}: {line}", err=True)
+    _streams.complain(f"{prefix}: {' '.join(message.split())}")
     return 2

@@ -194,7 +194,9 @@ def analyse(config: ServeConfig, rule: Rule = "vllm-0.33") -> Analysis:
     error: ScheduleError | None = None
     if config.effective_schedule is not None:
         try:
-            schedule = Schedule(config.effective_schedule)
+            # The plug-in reads rows of any shape, vLLM only a grid.
+            ragged = config.effective_schedule is config.plugin.get("schedule")
+            schedule = Schedule(config.effective_schedule, ragged=ragged)
         except ScheduleError as caught:
             error = caught
     n, k = config.max_num_seqs, config.num_speculative_tokens

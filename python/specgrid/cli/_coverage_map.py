@@ -50,7 +50,7 @@ def draw_map(stretches: Sequence[dict[str, Any]], widest: int, out: Printer) -> 
         last = (s["batch_hi"] - 1) * columns // widest
         for i in range(first, last + 1):
             cells[i] = max(cells[i], kind, key=_KINDS.index)
-    signs = _FANCY if out.terminal else _PLAIN
+    signs = _FANCY if out.draws("".join(_FANCY.values())) else _PLAIN
     label = "query length"
     out.line(f"{label:>12}  {_scale(columns, widest)}", "dim")
     for query_len, cells in list(rows.items())[:MAX_ROWS]:
@@ -60,14 +60,28 @@ def draw_map(stretches: Sequence[dict[str, Any]], widest: int, out: Printer) -> 
     if len(rows) > MAX_ROWS:
         out.line(f"... {len(rows) - MAX_ROWS} more query lengths (--json has all)")
     seen = {kind for cells in rows.values() for kind in cells}
-    legend: list[tuple[str, Style]] = [("Legend: ", "")]
-    for kind, meaning in _LEGEND.items():
-        if kind in seen:
-            legend += [(signs[kind], _STYLES[kind]), (f" {meaning}   ", "")]
+    legend = [
+        (signs[kind], _STYLES[kind], f" {meaning}")
+        for kind, meaning in _LEGEND.items()
+        if kind in seen
+    ]
+    each = f"one cell is {widest / columns:.3g} batches and shows the worst of them"
     if widest > columns:
-        each = f"one cell is {widest / columns:.3g} batches and shows the worst of them"
-        legend.append((each, "dim"))
-    out.spans(legend)
+        legend.append(("", "", each))
+    _draw_legend(legend, out)
+
+
+def _draw_legend(entries: Sequence[tuple[str, Style, str]], out: Printer) -> None:
+    """On one line where it fits, else one line an entry."""
+    parts: list[tuple[str, Style]] = [("Legend: ", "")]
+    for sign, style, text in entries:
+        parts += [(sign, style), (text + "   ", "")]
+    if not out.terminal or sum(len(text) for text, _ in parts) <= out.width:
+        out.spans(parts)
+        return
+    out.line("Legend:")
+    for sign, style, text in entries:
+        out.spans([("  ", ""), (sign, style), (text if sign else text.strip(), "")])
 
 
 def _scale(columns: int, widest: int) -> str:

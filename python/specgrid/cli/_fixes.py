@@ -15,14 +15,21 @@ from specgrid import ConfigError, capture_sizes
 from specgrid.cli._analysis import MAX_CAPTURE_TOKENS, Analysis, analyse
 from specgrid.io.vllm_config import ServeConfig
 
+#: A longer list is nothing to paste into a command.
+MAX_SIZES_SHOWN = 64
+
 
 class Proposal(NamedTuple):
-    """Flags to write, how many decode batches they leave without a FULL graph, and
-    the server with them."""
+    """Flags to write, decode batches they leave without a FULL graph, and the server."""
 
     flags: str
     missed: int
     analysis: Analysis
+
+    @property
+    def num_sizes(self) -> int:
+        """How many sizes the flags capture."""
+        return len(self.analysis.sizes or ())
 
 
 def covering_flags(analysis: Analysis) -> Proposal | None:
@@ -37,7 +44,7 @@ def covering_flags(analysis: Analysis) -> Proposal | None:
             tried = analyse(changed)
         except ConfigError:
             continue
-        if tried.coverage is None:
+        if tried.coverage is None or tried.sizes is None:
             continue
         proposal = Proposal(flags, len(tried.coverage.missed), tried)
         if best is None or proposal.missed < best.missed:
@@ -64,6 +71,8 @@ def _candidates(config: ServeConfig, needed: int) -> list[tuple[str, ServeConfig
     arguments = config.capture_arguments()
     arguments.update(cudagraph_capture_sizes=None, max_cudagraph_capture_size=needed)
     sizes = tuple(capture_sizes(**arguments, rule="keep-max").sizes)
+    if len(sizes) > MAX_SIZES_SHOWN:
+        return found
     listed = "--cudagraph-capture-sizes " + " ".join(map(str, sizes))
     found.append((listed, _with(config, sizes=sizes, largest=None)))
     return found

@@ -9,6 +9,7 @@ Flags click does not know are vLLM's and are read by ``specgrid.io.vllm_command`
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import click
 
 from specgrid._errors import ConfigError
+from specgrid.io._document import read_stream
+from specgrid.io.vllm_command import unknown_flags
 from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load
 
 _SERVER_OPTIONS: list[Callable[[Any], Any]] = [
@@ -130,24 +133,53 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         options.pop("platform_ceiling"),
     )
     ctx.meta["specgrid.device"] = device
+    config_text = None
     if config_file == "-":
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")
-        config_file, pasted = None, [sys.stdin.read()]
-    if not (pasted or flags or config_file or spec_tokens or schedule):
+        config_file, config_text = None, read_standard_input()
+    if config_text is None and not (
+        pasted or flags or config_file or spec_tokens or schedule
+    ):
         raise click.UsageError(
             "no server given; paste its command after `--`, as in "
             f"`{ctx.command_path} -- vllm serve MODEL --max-num-seqs 256`",
             ctx,
         )
+    _refuse_unknown(ctx, flags)
     return load(
         pasted,
         config_file,
         flags,
         device,
+        config_text=config_text,
         num_speculative_tokens=spec_tokens,
         schedule=schedule,
     )
+
+
+def read_standard_input() -> str:
+    """All of standard input as text, refused in one line when it cannot be one."""
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed; pipe the text in, or name a file")
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None:
+        return sys.stdin.read()
+    try:
+        return read_stream(stream, "standard input")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot read standard input: {reason}") from None
+
+
+def _refuse_unknown(ctx: click.Context, flags: list[str]) -> None:
+    """A flag typed here that nobody has is a mistake; in a pasted command, a note."""
+    for flag in unknown_flags(flags):
+        own = [name for param in ctx.command.params for name in param.opts]
+        name = flag.partition(" (did you mean")[0]
+        close = difflib.get_close_matches(name, own, 1, 0.7)
+        hint = f"{name} (did you mean {close[0]}?)" if close else flag
+        raise click.UsageError(f"neither specgrid nor vLLM has the flag {hint}", ctx)
 
 
 def _device(
@@ -163,7 +195,10 @@ def _device(
         )
     if ceiling is not None:
         device = dataclasses.replace(
-            device or Device(), platform_ceiling=ceiling, ceiling_assumed=False
+            device or Device(),
+            platform_ceiling=ceiling,
+            ceiling_assumed=False,
+            ceiling_detail="--platform-ceiling",
         )
     return device
 

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printing for all commands: rich tables in a terminal, plain text when piped, JSON.
+"""Printing for all commands: styled in a terminal, plain text when piped, JSON.
 
-Piped text is for grep and for bug reports: no colour, no box characters, no line
-broken to fit a screen. Nothing outside ``specgrid.cli`` prints.
+Piped text is for grep and for bug reports: no colour, no line broken to fit a screen.
+Control characters never reach the output. Nothing outside ``specgrid.cli`` prints.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal
+
+from specgrid.cli._layout import stacked_lines, table_lines, wrapped
+from specgrid.cli._streams import printable, takes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,14 +36,16 @@ class Printer:
     Args:
         stream: where to write; standard output by default.
         terminal: force terminal (True) or plain (False) output; by default asks the
-            stream.
+            stream, and FORCE_COLOR counts as a terminal.
     """
 
     def __init__(
         self, stream: IO[str] | None = None, terminal: bool | None = None
     ) -> None:
         self._stream = stream or sys.stdout
-        self.terminal = self._stream.isatty() if terminal is None else terminal
+        if terminal is None:
+            terminal = self._stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+        self.terminal = terminal
         self._console: Console | None = None
         if self.terminal:
             from rich.console import Console
@@ -53,6 +59,10 @@ class Printer:
         """Columns there are to draw in."""
         return self._console.width if self._console is not None else 100
 
+    def draws(self, characters: str) -> bool:
+        """Whether these characters can be shown: a terminal, and one that has them."""
+        return self.terminal and takes(self._stream, characters)
+
     def heading(self, text: str) -> None:
         """A heading with an empty line before it."""
         self.line()
@@ -65,28 +75,23 @@ class Printer:
     def spans(self, parts: Sequence[tuple[str, Style]]) -> None:
         """One line made of differently styled parts."""
         if self._console is None:
-            self._stream.write("".join(text for text, _ in parts).rstrip() + "\n")
+            text = "".join(printable(text) for text, _ in parts)
+            self._stream.write(text.rstrip() + "\n")
             return
         from rich.text import Text
 
         line = Text()
         for text, style in parts:
-            line.append(text, style=_RICH_STYLES[style])
+            line.append(printable(text), style=_RICH_STYLES[style])
         self._console.print(line, soft_wrap=True)
 
     def paragraph(self, text: str, bullet: str = "- ", style: Style = "") -> None:
         """A sentence or more: wrapped in a terminal, one line when piped."""
-        if self._console is None:
-            self._stream.write(f"{bullet}{text}\n")
-            return
-        from rich.table import Table
-        from rich.text import Text
-
-        grid = Table.grid()
-        grid.add_column(width=len(bullet))
-        grid.add_column(overflow="fold")
-        grid.add_row(bullet, Text(text, style=_RICH_STYLES[style]))
-        self._console.print(grid)
+        width = self.width - len(bullet) if self.terminal else None
+        lines = wrapped(printable(text), width)
+        for i, part in enumerate(lines):
+            lead = bullet if i == 0 else " " * len(bullet)
+            self.spans([(lead, ""), (part, style)])
 
     def table(
         self,
@@ -94,39 +99,25 @@ class Printer:
         rows: Iterable[Sequence[object]],
         right: Sequence[str] = (),
     ) -> None:
-        """A table; columns named in ``right`` are set flush right."""
-        cells = [[_cell(value) for value in row] for row in rows]
-        if self._console is not None:
-            self._rich_table(columns, cells, right)
+        """A table; columns named in ``right`` are set flush right.
+
+        In a terminal too narrow for it each row becomes a paragraph.
+        """
+        cells = [[printable(_cell(value)) for value in row] for row in rows]
+        width = self.width if self.terminal else None
+        found = table_lines(columns, cells, right, width)
+        if found is None:
+            for row in cells:
+                first, *rest = stacked_lines(columns, row, self.width)
+                self.line(first, "bold")
+                for text in rest:
+                    self.line(text)
             return
-        lines = [list(columns), *cells]
-        widths = [max(len(row[i]) for row in lines) for i in range(len(columns))]
-        for row in lines:
-            parts = [
-                text.rjust(width) if name in right else text.ljust(width)
-                for text, width, name in zip(row, widths, columns, strict=True)
-            ]
-            self._stream.write("  ".join(parts).rstrip() + "\n")
-
-    def _rich_table(
-        self, columns: Sequence[str], cells: list[list[str]], right: Sequence[str]
-    ) -> None:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for name in columns:
-            table.add_column(
-                name,
-                justify="right" if name in right else "left",
-                overflow="fold",
-                no_wrap=name in right,
-            )
-        for row in cells:
-            table.add_row(*(Text(text) for text in row))
-        assert self._console is not None
-        self._console.print(table)
+        header, body = found
+        for text in header:
+            self.line(text, "bold")
+        for text in body:
+            self.line(text)
 
 
 def _cell(value: object) -> str:

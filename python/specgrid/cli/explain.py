@@ -280,7 +280,13 @@ def _render_coverage(document: dict[str, Any], out: Printer) -> None:
     widest = max(t["max_batch"] for t in document["tiers"])
     draw_map(coverage["stretches"], widest, out)
     rows = []
-    for p in coverage["policies"]:
+    policies = coverage["policies"]
+    names = ", ".join(p["policy"] for p in policies)
+    if len(policies) > 1 and all(
+        p | {"policy": ""} == policies[0] | {"policy": ""} for p in policies
+    ):
+        policies = [policies[0] | {"policy": f"all alike: {names}"}]
+    for p in policies:
         batches = p["batches"]
         rows.append(
             (
@@ -313,13 +319,12 @@ def _render_coverage(document: dict[str, Any], out: Printer) -> None:
     fulls = [p["batches"]["FULL"] for p in (before, after)]
     graphs = [p["full_graphs"] for p in (before, after)]
     if fulls[0] != fulls[1] or graphs[0] != graphs[1]:
-        out.line(
+        out.paragraph(
             "Before and after (vLLM alone; specgrid plug-in, policy reachable): "
             f"batches on a FULL graph {fulls[0]} -> {fulls[1]}, FULL graphs captured "
-            f"{graphs[0]} -> {graphs[1]}."
+            f"{graphs[0]} -> {graphs[1]}.",
+            bullet="",
         )
-    else:
-        out.line("Before and after: the three policies serve these batches alike.")
 
 
 def _value(value: object) -> object:
@@ -398,10 +403,11 @@ def _render_capture(document: dict[str, Any], out: Printer) -> None:
         if short_by <= 0
         else f"the configuration stops at {capture['max_size']}"
     )
-    out.line(
+    out.paragraph(
         "Smallest sufficient maximum (widest decode batch): "
         f"{capture['sufficient_max']} tokens; {verdict}.",
-        "good" if short_by <= 0 else "bad",
+        bullet="",
+        style="good" if short_by <= 0 else "bad",
     )
     if capture["notes"]:
         out.heading("Dropped, truncated, uncovered")

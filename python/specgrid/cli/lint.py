@@ -15,7 +15,7 @@ import click
 
 from specgrid._version import __version__
 from specgrid.cli._input import serve_command
-from specgrid.cli._lint import CHECKS, Finding, Severity, Subject, examine
+from specgrid.cli._lint import CHECKS, Finding, Severity, Subject, examine, join_causes
 from specgrid.cli._output import Printer, Style, print_json
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig
@@ -31,8 +31,8 @@ Examples:
   specgrid lint --config serve.yaml --severity error
   specgrid lint --config serve.yaml --ignore unreachable-graphs,unknown-flag
 
-Every finding has a section in docs/lint.md: what, why, fix. Exit status 1 when one is
-reported, so a deployment pipeline can stop there.
+Exit status 1 when a finding is reported, so a deployment pipeline can stop there.
+Only what is pasted counts: variables of the calling shell are not looked at.
 """
 
 
@@ -81,7 +81,8 @@ def lint(config: ServeConfig, ids: Iterable[str] | None = None) -> list[Finding]
     """
     subject: Subject = examine(config)
     wanted = set(CHECKS) if ids is None else set(ids)
-    return [f for name in CHECKS if name in wanted for f in CHECKS[name](subject)]
+    found = [f for name in CHECKS if name in wanted for f in CHECKS[name](subject)]
+    return join_causes(found)
 
 
 def _ids(given: tuple[str, ...], option: str) -> set[str]:
@@ -89,7 +90,9 @@ def _ids(given: tuple[str, ...], option: str) -> set[str]:
     for name in names:
         if name not in CHECKS:
             close = difflib.get_close_matches(name, CHECKS, 1)
-            hint = f"did you mean {close[0]}?" if close else "docs/lint.md has all"
+            hint = (
+                f"did you mean {close[0]}?" if close else f"known: {' '.join(CHECKS)}"
+            )
             raise click.UsageError(
                 f"{option} {name[:60]!r} is no finding; {hint}",
                 click.get_current_context(),
@@ -142,7 +145,16 @@ def render(document: dict[str, Any], out: Printer) -> None:
         out.paragraph(row["fix"], bullet="  fix: ", style="good")
         out.line()
     counts = document["counts"]
-    summary = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "none"
+    summary = ", ".join(_counted(n, name) for name, n in counts.items() if n) or "none"
     hidden = document["below_severity"]
     more = f"; {hidden} below the chosen severity" if hidden else ""
-    out.line(f"Findings: {summary}{more}. docs/lint.md explains each.")
+    out.line(f"Findings: {summary}{more}.")
+
+
+def _counted(number: int, severity: str) -> str:
+    """
+    >>> _counted(1, "error"), _counted(2, "warning"), _counted(2, "info")
+    ('1 error', '2 warnings', '2 info')
+    """
+    many = number > 1 and severity != "info"
+    return f"{number} {severity}{'s' if many else ''}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
@@ -143,6 +144,12 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     default=True,
     help="How far the eager penalty may move before the plan changes (a few solves).",
 )
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to plan: then the best plan so far, with its proven gap.",
+)
 @click.option("--save", metavar="FILE", help="Write the plan for the plug-in.")
 @click.option(
     "--check",
@@ -165,6 +172,7 @@ def command(
     floor: float,
     frontier: bool,
     stability: bool,
+    time_limit: float | None,
     save: str | None,
     check_file: str | None,
     plot: str | None,
@@ -181,7 +189,9 @@ def command(
     checked = None if check_file is None else _read_check(check_file, config)
     with reading("reading") as progress:
         data = gather(analysis, logs, costs_file, floor, progress)
-    task = _Task(analysis, data, dispatcher or _dispatcher_of(checked) or "union")
+    task = _Task(
+        analysis, data, dispatcher or _dispatcher_of(checked) or "union", time_limit
+    )
     budget = Budget(
         graphs=graphs,
         bytes=memory,
@@ -203,6 +213,8 @@ def command(
             budget = Budget(graphs=budget.graphs, full_coverage=False)
             plan, chosen_how = task.plan(budget, forced, before)
         worth = plan.worth()
+        # Solves many times over, so only where once was quick enough.
+        stability = stability and (time_limit is None or plan.optimal)
         shift = plan.eager_shift_range() if stability else None
     if save is not None:
         plan.save(save)
@@ -251,7 +263,14 @@ def _as_flags(message: str) -> str:
 class _Task:
     """One server, one workload, one dispatcher: everything that is asked of them."""
 
-    def __init__(self, analysis: Analysis, data: PlanData, dispatcher: str) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        data: PlanData,
+        dispatcher: str,
+        time_limit: float | None = None,
+    ) -> None:
+        self.time_limit = time_limit
         self.analysis = analysis
         self.config = analysis.config
         self.data = data
@@ -314,13 +333,20 @@ class _Task:
     ) -> tuple[CapturePlan, str]:
         """The plan, and how its size was chosen."""
 
-        def solve(limits: Budget) -> CapturePlan:
+        begin = time.monotonic()
+
+        def solve(limits: Budget, share: float = 1.0) -> CapturePlan:
+            left = None
+            if self.time_limit is not None:
+                left = share * self.time_limit - (time.monotonic() - begin)
+                left = max(left, 1e-3)
             return plan_captures(
                 self.data.workload,
                 self.data.costs,
                 budget=limits,
                 dispatcher=self.dispatcher,
                 forced_sizes=list(forced),
+                time_limit_s=left,
                 **self._common(),
             )
 
@@ -329,7 +355,7 @@ class _Task:
             return solve(budget), "the best within the budget"
         most = before.num_graphs or None
         try:
-            best = solve(Budget(graphs=most, full_coverage=budget.full_coverage))
+            best = solve(Budget(graphs=most, full_coverage=budget.full_coverage), 0.5)
         except ConfigError:
             # Coverage can need more graphs than the server has today.
             best = solve(budget)
@@ -708,7 +734,7 @@ def _render_plan(document: dict[str, Any], out: Printer) -> None:
     proof = (
         "proven optimal"
         if plan["optimal"]
-        else f"at most {plan['gap']:.2%} from optimal (search was capped)"
+        else f"at most {plan['gap']:.2%} from optimal (the search was cut short)"
     )
     out.heading(f"Plan for the {plan['dispatcher']} dispatcher: {proof}")
     out.paragraph(plan["chosen"], bullet="")

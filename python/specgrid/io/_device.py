@@ -19,6 +19,7 @@ class Device:
         name: what to call it in messages.
         assumed: the user did not say which GPU.
         ceiling_assumed: the user said nothing the ceiling follows from.
+        ceiling_detail: the flag the ceiling follows from where one was given.
     """
 
     memory_gib: float = 80.0
@@ -28,11 +29,12 @@ class Device:
     name: str = "a GPU with 80 GiB"
     assumed: bool = True
     ceiling_assumed: bool = True
+    ceiling_detail: str = "--platform-ceiling"
 
 
 #: Presets for ``--gpu``: total memory as CUDA reports it, rounded; capture ceiling.
 DEVICES: dict[str, Device] = {
-    key: Device(gib, key == "a100", key == "gb10", ceiling, name, False, False)
+    key: Device(gib, key == "a100", key == "gb10", ceiling, name, False, False, "--gpu")
     for key, gib, ceiling, name in (
         ("h100", 79, 512, "H100"),
         ("h200", 139, 512, "H200"),

@@ -11,6 +11,7 @@ import re
 from typing import Any, Literal
 
 from specgrid._errors import ConfigError
+from specgrid._plugin_settings import usable_settings
 from specgrid.io._settings import SettingsReader, Source
 from specgrid.io._values import (
     both_set,
@@ -20,6 +21,7 @@ from specgrid.io._values import (
     integer,
     load_json,
     size_list,
+    speculative_method,
 )
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_command import short
@@ -48,12 +50,8 @@ class Resolver(SettingsReader):
         compilation, cc_origin = self._object("compilation_config")
         speculative, sc_origin = self._speculative()
         additional, ac_origin = self._object("additional_config")
-        plugin = additional.get("specgrid", {})
-        if not isinstance(plugin, dict):
-            raise ConfigError(
-                f"{ac_origin}: specgrid is {short(plugin)}; it must be an object, as "
-                'in \'{"specgrid": {"policy": "reachable"}}\''
-            )
+        plugin, plugin_problems = usable_settings(additional.get("specgrid", {}))
+        self._notes += [f"{ac_origin}: {problem}" for problem in plugin_problems]
 
         performance = self._text("performance_mode", "balanced")
         if performance not in PERFORMANCE_MODES:
@@ -91,7 +89,7 @@ class Resolver(SettingsReader):
             "assumed" if device.ceiling_assumed else "given",
             "512; 1024 on compute capability 10.x (B200, B300): --gpu changes it"
             if device.ceiling_assumed
-            else "--gpu or --platform-ceiling",
+            else device.ceiling_detail,
         )
         pass_config = compilation.get("pass_config")
         sp = isinstance(pass_config, dict) and bool(pass_config.get("enable_sp"))
@@ -119,6 +117,7 @@ class Resolver(SettingsReader):
             "lora_cases": lora,
             "platform_ceiling": device.platform_ceiling,
             "plugin": plugin,
+            "plugin_problems": tuple(plugin_problems),
             "settings": tuple(self._settings),
             "notes": tuple(self._notes),
             "ignored_flags": tuple(dict.fromkeys(raw.unused)),
@@ -149,6 +148,7 @@ class Resolver(SettingsReader):
         else:
             default_seqs = 256
             default_tokens = 8192 if entry == "offline" else 2048
+        because = ""
         low_latency = ("deepep_low_latency", "nixl_ep")
         if (
             self._text("all2all_backend", "") in low_latency
@@ -156,6 +156,7 @@ class Resolver(SettingsReader):
             and dp > 1
         ):
             default_tokens = 256
+            because = f"all2all backend {self._text('all2all_backend', '')}"
         if performance == "throughput":
             default_seqs, default_tokens = 2 * default_seqs, 2 * default_tokens
 
@@ -166,14 +167,19 @@ class Resolver(SettingsReader):
         where = f"{names[entry]} on {device.name}"
         if device.assumed and entry != "batch":
             where += " (assumed; --device-memory-gib or --gpu changes it)"
+        if performance == "throughput":
+            where += ", doubled by --performance-mode throughput"
         if tokens is None:
             default = default_tokens
             if length is not None:
-                if self._whole_prompts():
-                    default = max(default, length)
-                default = min(default, (seqs or default_seqs) * length)
+                if self._whole_prompts() and length > default:
+                    default, because = length, "max_model_len, without chunked prefill"
+                if (most := (seqs or default_seqs) * length) < default:
+                    default, because = most, "max_num_seqs x max_model_len"
             tokens = int(
-                self._add("max_num_batched_tokens", default, "vLLM default", where)
+                self._add(
+                    "max_num_batched_tokens", default, "vLLM default", because or where
+                )
             )
         elif length is not None and tokens < length and self._whole_prompts():
             raise ConfigError(
@@ -183,6 +189,8 @@ class Resolver(SettingsReader):
             )
         if seqs is None:
             seqs = min(default_seqs, tokens)
+            lowered = "lowered to max_num_batched_tokens"
+            where = where if seqs == default_seqs else lowered
             self._add("max_num_seqs", seqs, "vLLM default", where)
         # Requests before tokens, whichever of them was given.
         self._settings.sort(key=lambda s: s.name == "max_num_batched_tokens")
@@ -238,10 +246,9 @@ class Resolver(SettingsReader):
         method = config.get("method")
         draft = config.get("model")
         if method is not None:
-            method = str(method).strip("[]")
-            if method.endswith("_mtp"):
-                method = "mtp"
-            where = self._shortcut.get("method", origin)
+            where = self._shortcut.get("method", "")
+            method = speculative_method(method, where or f"{origin}: method")
+            where = where or origin
             self._add("speculative_method", method, "given", where)
         elif draft in ("ngram", "[ngram]"):
             method = str(
@@ -289,10 +296,11 @@ class Resolver(SettingsReader):
         if override is not None:
             self._add("schedule", override.value, "given", override.origin)
             return override
-        if plugin.get("schedule") is not None:
+        rows = plugin.get("schedule")
+        if rows is not None:
             where = self._raw.values["additional_config"].origin + ": specgrid.schedule"
-            self._add("schedule", plugin["schedule"], "given", where)
-            return plugin["schedule"], where
+            self._add("schedule", rows, "given", where)
+            return rows, where
         for key in _SCHEDULE_KEYS:
             rows = config.get(key)
             if rows is None:

@@ -43,6 +43,12 @@ class SettingsReader:
         self._device = device
         self._settings: list[Setting] = []
         self._notes = list(raw.replaced)
+        if raw.abbreviated:
+            read = ", ".join(f"{a} as {f}" for a, f in raw.abbreviated.items())
+            self._notes.append(
+                f"Abbreviations read as vLLM reads them: {read}. specgrid's own flags "
+                "go before `--`."
+            )
         self._shortcut: dict[str, str] = {}  # --spec-* flags by the key they set
 
     def _given(self, name: str) -> Given | None:

@@ -98,6 +98,8 @@ def iter_lines(
         DataError: The file cannot be opened, or is compressed otherwise.
     """
     if str(path) == "-":
+        if sys.stdin is None:
+            refuse("is closed; pipe the text in, or name a file", "unreadable", "-")
         stdin = cast(BufferedIOBase, sys.stdin.buffer)
         yield from _split(stdin, sys.stdin.buffer, None, report, progress, max_line)
         return

@@ -8,11 +8,13 @@ What a setting means is in ``vllm_config.py``; how flags are written is in
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import re
 from typing import Any
 
 from specgrid._errors import ConfigError
+from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_command import human_int, short
 
 MAX_INT = 2**31 - 1
@@ -69,7 +71,7 @@ def load_json(text: str, where: str, *, human: bool = False) -> Any:
     """JSON from a flag, or a ConfigError that names the usual quoting mistakes."""
     if human:
         # vLLM expands 8k and 8K in this JSON, outside quoted strings.
-        parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+        parts = re.split(r'("(?:[^"\\]|\\.)*+(?:"|\\?$))', text)
         parts[::2] = [
             re.sub(
                 r"\b\d+(?:\.\d+)?[kKmMgGtT]\b",
@@ -147,6 +149,39 @@ def compilation_mode(value: Any, origin: str, level: int) -> str:
             + ", ".join(_COMPILATION_MODES)
         )
     return mode
+
+
+# vllm/config/speculative.py: SpeculativeMethod. The names of single models' MTP heads
+# all become "mtp".
+_METHODS = (
+    "ngram", "ngram_gpu", "draft_model", "suffix", "custom_class", "eagle", "eagle3",
+    "extract_hidden_states", "mtp", "dflash", "dspark",
+)  # fmt: skip
+_MTP_HEADS = frozenset(
+    f"{name}_mtp"
+    for name in (
+        "deepseek", "dots3_note", "mimo", "mimo_v2", "glm4_moe", "glm4_moe_lite",
+        "glm_ocr", "ernie", "nemotron_h", "exaone_moe", "exaone4_5", "qwen3_next",
+        "qwen4_exp", "qwen3_5", "longcat_flash", "bailing_hybrid_v3", "minimax_m3",
+        "bailing_hybrid", "kimi_k3", "pangu_ultra_moe", "step3p5", "step5", "hy_v3",
+        "hy_v4", "gemma4", "inkling", "glm5_next",
+    )
+)  # fmt: skip
+
+
+def speculative_method(value: Any, where: str) -> str:
+    """A drafting method of vLLM 0.33.0; every model's MTP head is "mtp"."""
+    if isinstance(value, str):
+        if value in _MTP_HEADS:
+            return "mtp"
+        if value in _METHODS:
+            return value
+    close = difflib.get_close_matches(str(value)[:60], _METHODS, 1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ConfigError(
+        f"{where} is {short(value)}, which vLLM {VLLM_VERSION} does not have; {hint}"
+        f"choose one of {', '.join(_METHODS)}"
+    )
 
 
 def guess_method(draft: str) -> str:

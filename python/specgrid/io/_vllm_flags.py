@@ -170,3 +170,11 @@ def _build() -> dict[str, str]:
 
 #: Flag name (dashes, never underscores) -> "0", "1", "?" (none or one) or "+".
 VLLM_FLAGS: dict[str, str] = _build()
+
+#: Flags of earlier versions -> what vLLM 0.33.0 has in their place.
+FORMER_FLAGS: dict[str, str] = {
+    "--cuda-graph-sizes": "--cudagraph-capture-sizes",
+    "--max-seq-len-to-capture": "--max-cudagraph-capture-size",
+    "--num-speculative-tokens": "--spec-tokens",
+    "--speculative-model": "--spec-model",
+}

@@ -1,30 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a pasted ``vllm serve`` command, or a settings file, to raw settings.
 
-This module knows how vLLM's command line is *written* (aliases, underscores,
-``--flag=value``, dotted JSON flags, abbreviations, YAML files). What a setting means,
-its default and its limits are in ``vllm_config.py``. Nothing is executed and nothing
-is looked up: a command is read as text.
+This module knows how vLLM's flags are *written* (aliases, underscores,
+``--flag=value``, dotted JSON flags, abbreviations, YAML files). Where the flags are
+in a text is in ``_shell.py``, ``_document.py`` and ``_manifest.py``; what a setting
+means, its default and its limits are in ``vllm_config.py``.
 """
 
 from __future__ import annotations
 
+import bisect
 import difflib
+import functools
 import json
 import re
 import reprlib
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specgrid._errors import ConfigError
-from specgrid.io._vllm_flags import VLLM_FLAGS, VLLM_VERSION
+from specgrid.io import _document
+from specgrid.io._document import MAX_TEXT_BYTES, read_text
+from specgrid.io._manifest import command_in, is_manifest
+from specgrid.io._shell import (
+    UNSET,
+    FoundCommand,
+    check_typography,
+    find_command,
+    split_text,
+)
+from specgrid.io._vllm_flags import FORMER_FLAGS, VLLM_FLAGS, VLLM_VERSION
 
-#: Longer inputs are refused: no real command line or settings file comes near.
-MAX_TEXT_BYTES = 1 << 20
 MAX_DOTTED_PARTS = 16
+#: Unknown flags worth a look for a similar name; a person misspells a few.
+MAX_HINTS = 20
+#: Of a beginning that fits more flags than this, none is suggested.
+MAX_CANDIDATES = 8
 
 # Flag -> (setting, value it stands for; None where the flag takes a value).
 _SETTINGS: dict[str, tuple[str, bool | None]] = {
@@ -84,11 +97,9 @@ _SHORT = {
 }
 _JSON_SETTINGS = ("speculative_config", "compilation_config", "additional_config")
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
-_SEPARATORS = frozenset("\n;|&")
-_DASHES = "–—−‐‑"
+_SORTED_FLAGS = sorted(VLLM_FLAGS)
 
 
 class Given(NamedTuple):
@@ -109,6 +120,8 @@ class RawSettings:
         unused: flags vLLM knows that do not touch capture sizes or schedules.
         unknown: flags vLLM 0.33.0 does not have, each with a hint where one fits.
         replaced: JSON values vLLM drops for dotted flags of the same setting, told.
+        abbreviated: flags given by their beginning -> the flag vLLM takes them for.
+        has_command: a vLLM command was seen, not flags alone.
     """
 
     values: dict[str, Given] = field(default_factory=dict)
@@ -117,6 +130,8 @@ class RawSettings:
     unused: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    abbreviated: dict[str, str] = field(default_factory=dict)
+    has_command: bool = False
 
     def update(self, later: RawSettings) -> None:
         """Lays ``later`` over this: its values win, the rest is added."""
@@ -127,6 +142,8 @@ class RawSettings:
         self.unused += later.unused
         self.unknown += later.unknown
         self.replaced += later.replaced
+        self.abbreviated.update(later.abbreviated)
+        self.has_command = self.has_command or later.has_command
 
 
 def human_int(text: str) -> int:
@@ -148,85 +165,65 @@ def human_int(text: str) -> int:
     number, suffix = match.groups()
     power = "kmgt".index(suffix.lower()) + 1
     if suffix.islower():
-        return int(float(number) * 10 ** (3 * power))
+        value = float(number) * 10 ** (3 * power)
+        if value == float("inf"):
+            raise ValueError(f"{number[:20]}... is beyond every number")
+        return int(value)
     return int(number) << (10 * power)
 
 
-def read_text(path: Path) -> str:
-    """Reads a text file, refusing what cannot be a settings file in one line."""
-    try:
-        size = path.stat().st_size
-        if size > MAX_TEXT_BYTES:
-            raise ConfigError(
-                f"{path} has {size} bytes; a settings file has at most "
-                f"{MAX_TEXT_BYTES}: give the file vLLM is started with"
-            )
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot read {path}: {reason}; check the path") from None
-    except UnicodeDecodeError:
-        raise ConfigError(
-            f"{path} is not UTF-8 text; give a YAML, JSON or shell file"
-        ) from None
-
-
 def read_config_file(path: str | Path) -> RawSettings:
-    """Reads vLLM's YAML, the same settings as JSON, or a shell file with a command.
+    """Reads vLLM's YAML, the same settings as JSON, a manifest or a script.
 
     Args:
-        path: ``.yaml``/``.yml``, ``.json``, or any other name: a text that holds one
-            ``vllm serve`` command.
+        path: ``.yaml``/``.yml``, ``.json``, or any other name, where the content
+            tells what it is.
 
     Raises:
-        ConfigError: the file cannot be read or is not what its name says.
+        ConfigError: the file cannot be read or holds no vLLM server.
     """
     path = Path(path)
-    text = read_text(path)
-    suffix = path.suffix.lower()
-    if suffix not in (".yaml", ".yml", ".json"):
-        return parse_command(text, origin=path.name)
-    document = _load_document(text, path, suffix)
+    return parse_text(read_text(path), path.name, path.suffix)
+
+
+def parse_text(text: str, name: str, suffix: str = "") -> RawSettings:
+    """Reads a text that may be settings (YAML, JSON), a manifest or a script.
+
+    Args:
+        text: all of it.
+        name: what to call it in messages.
+        suffix: the ending of the file's name, where there is one.
+
+    Raises:
+        ConfigError: the text holds no vLLM server.
+    """
+    kind = _document.kind_of(text, suffix)
+    if kind == "shell":
+        return parse_command(text, origin=name)
+    document = _document.load(text, kind, name)
+    if document is None or document in ({}, [], ()):
+        raise ConfigError(f"{name} is empty; write one `flag: value` a line")
+    if is_manifest(document):
+        return _read_flags(command_in(document, name), name)
     if not isinstance(document, dict):
         raise ConfigError(
-            f"{path} holds a {type(document).__name__} at its top; write one "
-            "`flag: value` a line, as in `max-num-seqs: 256`"
+            f"{name} holds only {short(document)}; write one `flag: value` a line, as "
+            "in `max-num-seqs: 256`"
         )
     raw = RawSettings()
-    reader = _FlagReader(raw, path.name)
+    reader = _FlagReader(raw, name)
     for key, value in document.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{path}: key {short(key)} is not a flag name")
+            raise ConfigError(f"{name}: key {short(key)} is not a flag name")
         reader.entry("--" + key.lstrip("-"), value)
     reader.finish()
-    return raw
-
-
-def _load_document(text: str, path: Path, suffix: str) -> Any:
-    try:
-        if suffix == ".json":
-            return json.loads(text)
-        import yaml
-
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        try:
-            return yaml.load(text, Loader=loader)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f" at line {mark.line + 1}" if mark is not None else ""
-            problem = getattr(error, "problem", None) or "malformed"
-            raise ConfigError(
-                f"{path} is not valid YAML{line}: {problem}; write one "
-                "`flag: value` a line"
-            ) from None
-    except RecursionError:
-        raise ConfigError(f"{path} is nested too deeply for settings") from None
-    except ConfigError:
-        raise
-    except ValueError as error:
+    if 2 * len(raw.unknown) > len(document):
         raise ConfigError(
-            f"{path} is not valid {suffix[1:].upper()}: {_one_line(error)}"
-        ) from None
+            f"{name} is no settings file of vLLM: it has no flag "
+            f"{short(raw.unknown[0])}; give the file or command the server is "
+            "started with"
+        )
+    return raw
 
 
 def parse_command(command: str | Sequence[str], origin: str = "") -> RawSettings:
@@ -235,7 +232,7 @@ def parse_command(command: str | Sequence[str], origin: str = "") -> RawSettings
     Understood in front of ``vllm serve``: environment assignments, ``export``,
     wrappers such as ``nohup`` or ``docker run``; also the older
     ``python -m vllm.entrypoints.openai.api_server``. Without a command the words are
-    taken as flags alone.
+    taken as flags alone, and at least one must be a flag of vLLM.
 
     Args:
         command: the text of a command or script, or a list of words.
@@ -244,115 +241,66 @@ def parse_command(command: str | Sequence[str], origin: str = "") -> RawSettings
     Raises:
         ConfigError: the text cannot be read, with what to write instead.
     """
-    words = _split(command) if isinstance(command, str) else _rejoin(command)
-    raw = RawSettings()
-    command_words = _find_command(words, raw)
+    commands = _split(command) if isinstance(command, str) else _rejoin(command)
+    return _read_flags(find_command(commands), origin)
+
+
+def _read_flags(found: FoundCommand, origin: str) -> RawSettings:
+    if not found.found and not any(map(_is_vllms, found.words)):
+        given = " ".join(found.words)
+        where = origin or (short(given) if given.strip() else "an empty text")
+        raise ConfigError(
+            f"no `vllm serve` and no flag of vLLM in {where}; give the command the "
+            "server is started with, as in `-- vllm serve MODEL --max-num-seqs 256`"
+        )
+    raw = RawSettings(environment=found.environment, entry_point=found.entry_point)
+    raw.has_command = found.found
     reader = _FlagReader(raw, origin)
-    reader.words(command_words)
+    reader.words(found.words)
     reader.finish()
     return raw
 
 
-def _rejoin(words: Sequence[str]) -> list[str]:
+def unknown_flags(words: Sequence[str]) -> list[str]:
+    """Flags alone that vLLM does not have, each with a hint where one fits.
+
+    A whole command has none: it may be for another version, which a note tells.
+    """
+    found = find_command(_rejoin(words))
+    if found.found:
+        return []
+    raw = RawSettings()
+    reader = _FlagReader(raw, "")
+    reader.words(found.words)
+    reader.finish()
+    return raw.unknown
+
+
+def _is_vllms(word: str) -> bool:
+    flag = _dashes(word.partition("=")[0]).partition(".")[0]
+    return _is_flag(word) and (flag.startswith("-O") or _look_up(flag)[0] is not None)
+
+
+def _rejoin(words: Sequence[str]) -> list[list[str]]:
     """A command that was quoted whole arrives as one word with blanks in it."""
     if len(words) == 1 and re.search(r"\s", words[0].strip()):
         return _split(words[0])
-    return [word for word in words if word.strip() not in ("", "\\")]
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word and not word.strip(";|&\n"):
+            commands.append([])
+        elif word.strip() != "\\" and (not word or word.strip()):
+            commands[-1].append(word)
+    return [command for command in commands if command]
 
 
-def _split(text: str) -> list[str]:
+def _split(text: str) -> list[list[str]]:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
         raise ConfigError(
             f"the command has more than {MAX_TEXT_BYTES} bytes; paste the one "
             "`vllm serve` command"
         )
-    text = re.sub(r"(?m)^[ \t]*#.*$", "", text)
-    text = re.sub(r"\\[ \t]*\r?\n", " ", text)
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";|&\n")
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return list(lexer)
-    except ValueError:
-        raise ConfigError(
-            "a quotation mark in the command is never closed; put each JSON value "
-            "in one pair of single quotes"
-        ) from None
-
-
-def _find_command(words: Sequence[str], raw: RawSettings) -> list[str]:
-    """The flags of the vLLM command among the words; all words when there is none."""
-    segment: list[str] = []
-    segments = [segment]
-    comment = False
-    for word in words:
-        if word and _SEPARATORS.issuperset(word):
-            comment = comment and "\n" not in word
-            segment = []
-            segments.append(segment)
-        elif comment or word.startswith("#"):
-            comment = True
-        else:
-            segment.append(word)
-    segments = [part for part in segments if part]
-    for part in segments:
-        start = _command_start(part, raw)
-        for word in part[: start if start is not None else None]:
-            if _ASSIGNMENT.match(word):
-                name, _, value = word.partition("=")
-                raw.environment[name] = value
-            elif word.startswith("--env="):
-                name, _, value = word[6:].partition("=")
-                raw.environment[name] = value
-        if start is not None:
-            return _expand(_before_redirection(part[start:]), raw.environment)
-    plain = [w for part in segments for w in part if not _ASSIGNMENT.match(w)]
-    return [word for word in plain if word != "export"]
-
-
-def _command_start(words: Sequence[str], raw: RawSettings) -> int | None:
-    for i, word in enumerate(words):
-        following = words[i + 1] if i + 1 < len(words) else ""
-        if PurePosixPath(word).name == "vllm":
-            if following in ("serve", "launch"):
-                return i + 2
-            if following == "bench" and i + 2 < len(words):
-                if words[i + 2] in ("serve", "sweep"):
-                    raise ConfigError(
-                        f"`vllm bench {words[i + 2]}` is a client; paste the "
-                        "command the server is started with (`vllm serve ...`)"
-                    )
-                raw.entry_point = "offline"
-                return i + 3
-            if following == "run-batch":
-                raw.entry_point = "batch"
-                return i + 2
-        if word == "-m" and following.startswith("vllm.entrypoints"):
-            return i + 2
-        if "vllm-openai" in word or word.endswith("entrypoints/openai/api_server.py"):
-            rest = _command_start(words[i + 1 :], raw)
-            return i + 1 if rest is None else i + 1 + rest
-    return None
-
-
-def _before_redirection(words: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    for word in words:
-        if re.match(r"\d?>", word):
-            break
-        kept.append(word)
-    return kept
-
-
-def _expand(words: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    """Puts in the variables the same text assigned; others stay as written."""
-
-    def value(match: re.Match[str]) -> str:
-        return environment.get(match[1] or match[2], match[0])
-
-    pattern = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-    return [pattern.sub(value, word) for word in words]
+    return split_text(text)
 
 
 class _FlagReader:
@@ -363,16 +311,18 @@ class _FlagReader:
         self._file = origin
         # vLLM gathers dotted flags under the name as typed and appends them last.
         self._dotted: dict[str, dict[str, Any]] = {}
+        self._unknown: set[str] = set()
 
     def words(self, words: Sequence[str]) -> None:
         i = 0
         while i < len(words):
             word = words[i]
             i += 1
-            if word[0] in _DASHES:
+            check_typography(word)
+            if not word:
                 raise ConfigError(
-                    f"{short(word)} starts with a typographic dash; type it "
-                    "again with plain `-` characters"
+                    'an empty word ("") stands among the flags, and vLLM stops at it; '
+                    "drop it"
                 )
             if word == "--":
                 continue
@@ -383,8 +333,8 @@ class _FlagReader:
 
     def entry(self, flag: str, value: Any) -> None:
         """One line of a settings file, where the value is not text already."""
-        if value is None:
-            return
+        if isinstance(value, float):
+            value = str(value)  # what vLLM passes on, and refuses for whole numbers
         flag = _dashes(flag)
         if "." in flag:
             self._add_dotted(flag, value)
@@ -392,6 +342,11 @@ class _FlagReader:
         name = self._resolve(flag)
         if name is None:
             return
+        if value is None:
+            raise ConfigError(
+                f"{self._where(name)} is null, which vLLM reads as the text None; "
+                "drop the line or give a value"
+            )
         setting, constant = _SETTINGS[name]
         if constant is not None:
             if not isinstance(value, bool):
@@ -426,10 +381,15 @@ class _FlagReader:
         return f"{self._file}: {flag.lstrip('-')}" if self._file else flag
 
     def _set(self, setting: str, value: Any, flag: str) -> None:
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and setting != "model":
+                check_typography(text)
+                _check_set(text, f"{self._where(flag)} {short(text)}")
         self._raw.values[setting] = Given(value, self._where(flag))
 
     def _positional(self, word: str) -> None:
         if "model" in self._raw.values:
+            _check_set(word, short(word))
             raise ConfigError(
                 f"unexpected {short(word)}: the model is already "
                 f"{short(self._raw.values['model'].value)}; paste the whole command "
@@ -510,25 +470,60 @@ class _FlagReader:
 
     def _resolve(self, flag: str) -> str | None:
         """The flag's full name when it is one read here; files all others away."""
-        name = _SHORT.get(flag, flag)
-        if name not in VLLM_FLAGS:
-            # Like vLLM's parser, an unmistakable beginning is enough.
-            full = [f for f in VLLM_FLAGS if f.startswith(name)]
-            if name.startswith("--") and len(full) == 1:
-                name = full[0]
-            else:
-                self._raw.unknown.append(_with_hint(name, full))
-                return None
+        name, candidates = _look_up(flag)
+        if name is None:
+            if flag not in self._unknown:
+                hint = len(self._unknown) < MAX_HINTS
+                self._raw.unknown.append(_with_hint(flag, candidates, hint))
+                self._unknown.add(flag)
+            return None
+        if name != _SHORT.get(flag, flag):
+            self._raw.abbreviated[flag] = name
         if name in _SETTINGS:
             return name
         self._raw.unused.append(name)
         return None
 
 
-def _with_hint(name: str, full: Sequence[str]) -> str:
-    close = list(full) or difflib.get_close_matches(name, VLLM_FLAGS, 1, 0.8)
-    short = name if len(name) <= 60 else name[:57] + "..."
-    return f"{short} (did you mean {close[0]}?)" if close else short
+@functools.lru_cache(4096)
+def _look_up(flag: str) -> tuple[str | None, tuple[str, ...]]:
+    """vLLM's flag, or None and the flags it could be the beginning of."""
+    name = _SHORT.get(flag, flag)
+    if name in VLLM_FLAGS:
+        return name, ()
+    # Like vLLM's parser, an unmistakable beginning is enough.
+    first = bisect.bisect_left(_SORTED_FLAGS, name)
+    last = bisect.bisect_left(_SORTED_FLAGS, name + "\U0010ffff")
+    full = tuple(_SORTED_FLAGS[first:last])
+    if name.startswith("--") and len(name) > 2 and len(full) == 1:
+        return full[0], ()
+    return None, full
+
+
+def _with_hint(name: str, full: Sequence[str], hint: bool) -> str:
+    shown = name if len(name) <= 60 else name[:57] + "..."
+    close = list(full) if len(full) <= MAX_CANDIDATES else []
+    if name in FORMER_FLAGS:
+        close = [FORMER_FLAGS[name]]
+    if hint and not close:
+        close = difflib.get_close_matches(shown, VLLM_FLAGS, 1, 0.8)
+    return f"{shown} (did you mean {close[0]}?)" if close else shown
+
+
+def _check_set(text: str, where: str) -> None:
+    """Refuses what only a running shell could put in."""
+    match = UNSET.search(text)
+    if match is None:
+        return
+    if match[0].startswith("$("):
+        raise ConfigError(
+            f"{where}: {short(match[0])} is worked out by the shell, and nothing is "
+            "run here; write its value"
+        )
+    raise ConfigError(
+        f"{where}: the shell variable {short(match[0])} is not set in this text; "
+        "write its value, or set it in front of the command"
+    )
 
 
 def _is_flag(word: str) -> bool:
@@ -579,14 +574,13 @@ def short(value: object, limit: int = 60) -> str:
         if not text.strip():
             return repr(text)
         return "".join(c if c.isprintable() else " " for c in text)
+    if value is None:
+        return "null"
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = limit
     shortener.maxlevel = 3
-    return shortener.repr(value)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:160]
+    text = shortener.repr(value)
+    return text if len(text) <= 2 * limit else text[: 2 * limit - 3] + "..."
 
 
 __all__ = [
@@ -596,7 +590,9 @@ __all__ = [
     "RawSettings",
     "human_int",
     "parse_command",
+    "parse_text",
     "read_config_file",
     "read_text",
     "short",
+    "unknown_flags",
 ]

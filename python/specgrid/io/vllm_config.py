@@ -24,6 +24,7 @@ from specgrid.io.vllm_command import (
     Given,
     RawSettings,
     parse_command,
+    parse_text,
     read_config_file,
 )
 
@@ -40,7 +41,8 @@ class ServeConfig:
         cudagraph_mode: the mode in force after vLLM's own overrides.
         lora_cases: the numbers of active LoRAs graphs are captured for.
         adaptive_verification: FULL decode graphs serve any mix of query lengths.
-        plugin: the ``specgrid`` section of ``--additional-config``.
+        plugin: the usable part of ``--additional-config``'s ``specgrid`` section.
+        plugin_problems: what the plug-in would warn about there and not use.
         settings: every resolved setting with its source, in reading order.
         notes: what the user should know about how the input was read.
         ignored_flags: flags without effect here.
@@ -69,6 +71,7 @@ class ServeConfig:
     lora_cases: tuple[int, ...]
     platform_ceiling: int
     plugin: Mapping[str, Any] = field(default_factory=dict)
+    plugin_problems: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     notes: tuple[str, ...] = ()
     ignored_flags: tuple[str, ...] = ()
@@ -159,6 +162,7 @@ def load(
     overrides: str | Sequence[str] = (),
     device: Device | None = None,
     *,
+    config_text: str | None = None,
     num_speculative_tokens: str | None = None,
     schedule: str | None = None,
 ) -> ServeConfig:
@@ -169,10 +173,15 @@ def load(
         config_file: a settings file, under the command.
         overrides: flags laid over both.
         device: the GPU to assume.
+        config_text: what came from standard input, in place of a file.
         num_speculative_tokens: K, over whatever the rest says.
         schedule: schedule rows as JSON, over whatever the rest says.
     """
-    raw = RawSettings() if config_file is None else read_config_file(config_file)
+    raw = RawSettings()
+    if config_text is not None:
+        raw = parse_text(config_text, "standard input")
+    elif config_file is not None:
+        raw = read_config_file(config_file)
     for words in (command, overrides):
         if words:
             raw.update(_with_config_file(parse_command(words)))

@@ -8,6 +8,8 @@ of the report. Every id has a section in docs/lint.md.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specgrid import ConfigError
 from specgrid.cli._analysis import analyse
 from specgrid.cli._lint import graphs, lists, schedules, start, uncovered
@@ -36,8 +38,36 @@ CHECKS: dict[str, Check] = {
     "batches-beyond-max-num-seqs": schedules.batches_beyond_max_num_seqs,
     "sizes-not-multiples": lists.sizes_not_multiples,
     "compile-sizes-padded": lists.compile_sizes_padded,
+    "plugin-setting": start.plugin_setting,
     "unknown-flag": start.unknown_flag,
 }
+
+
+#: Findings that can have one cause and then one fix; the first most severe one stays.
+_ONE_CAUSE = ("maximum-in-requests", "maximum-truncated", "decode-without-graph")
+
+
+def join_causes(findings: list[Finding]) -> list[Finding]:
+    """Leaves one finding where several offer the same fix for the same batches."""
+    kept: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.id not in _ONE_CAUSE:
+            continue
+        other = kept.get(finding.fix)
+        if other is None:
+            kept[finding.fix] = finding
+        elif finding.severity == "error" and other.severity != "error":
+            message = f"{finding.message} ({other.message})"
+            kept[finding.fix] = replace(finding, message=message)
+        else:
+            batches = other.batches + tuple(
+                b for b in finding.batches if b not in other.batches
+            )
+            kept[finding.fix] = replace(other, batches=batches)
+    stay = {f.id: f for f in kept.values()}
+    return [
+        stay.get(f.id, f) for f in findings if f.id not in _ONE_CAUSE or f.id in stay
+    ]
 
 
 def examine(config: ServeConfig) -> Subject:
@@ -50,4 +80,12 @@ def examine(config: ServeConfig) -> Subject:
     return Subject(config, analysis)
 
 
-__all__ = ["CHECKS", "Check", "Finding", "Severity", "Subject", "examine"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Finding",
+    "Severity",
+    "Subject",
+    "examine",
+    "join_causes",
+]

@@ -105,6 +105,17 @@ def batches_text(batches: Batches) -> str:
     return "; ".join(parts)
 
 
+def batches_that(batches: Batches, one: str, many: str) -> str:
+    """The batches with their noun and a verb in the right number.
+
+    >>> batches_that(((7, 6, 6),), "loses its graph", "lose their graph")
+    'batch 6 at query length 7 loses its graph'
+    """
+    single = count_batches(batches) == 1
+    noun, verb = ("batch", one) if single else ("batches", many)
+    return f"{noun} {batches_text(batches)} {verb}"
+
+
 def count_batches(batches: Batches) -> int:
     """How many (query length, batch) pairs the ranges hold."""
     return sum(hi - lo + 1 for _, lo, hi in batches)

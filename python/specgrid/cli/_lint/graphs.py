@@ -54,9 +54,11 @@ def unreachable_graphs(subject: Subject) -> Iterator[Finding]:
     if not unused:
         return
     share = unused / total
+    # Where every batch has its graph the useless ones cost memory and nothing else.
+    lost = any(s.mode != "FULL" for s in subject.stretches)
     yield Finding(
         "unreachable-graphs",
-        "warning" if share >= 0.5 else "info",
+        "warning" if share >= 0.5 and lost else "info",
         f"{unused} of {total} FULL graphs ({100 * share:.0f} %) can never be replayed: "
         "every query length is captured over every size",
         f"{PLUGIN_FIX} (specgrid plug-in)",

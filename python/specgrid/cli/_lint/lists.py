@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from specgrid.cli._fixes import MAX_SIZES_SHOWN
 from specgrid.cli._lint.finding import Finding, Subject
 from specgrid.cli._output import ranges_text
 
@@ -25,12 +26,17 @@ def sizes_not_multiples(subject: Subject) -> Iterator[Finding]:
             f"the V1 model runner rounds sizes up to multiples of {q} and drops what "
             f"then passes {analysis.sizes.max_size}: {ranges_text(_points(off))} do "
             f"not stay, and {ranges_text(_points(analysis.runner_sizes))} are captured",
-            "--cudagraph-capture-sizes "
-            + " ".join(str(s) for s in _multiples(off, analysis.sizes.sizes, q)),
+            _listed(_multiples(off, analysis.sizes.sizes, q), q),
             cost="about every second decode batch ran attention eagerly at query "
             "length 3",
             reference=("vLLM #52000", "vLLM #28015", "vLLM #28207"),
         )
+
+
+def _listed(sizes: list[int], q: int) -> str:
+    if len(sizes) > MAX_SIZES_SHOWN:
+        return f"write multiples of {q} only, up to {sizes[-1]}"
+    return "--cudagraph-capture-sizes " + " ".join(map(str, sizes))
 
 
 def _multiples(off: list[int], sizes: list[int], q: int) -> list[int]:

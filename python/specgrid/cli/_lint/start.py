@@ -101,6 +101,18 @@ def json_replaced(subject: Subject) -> Iterator[Finding]:
         yield Finding("json-replaced", "error", what, fix.rstrip("."))
 
 
+def plugin_setting(subject: Subject) -> Iterator[Finding]:
+    problems = subject.config.plugin_problems
+    if problems:
+        yield Finding(
+            "plugin-setting",
+            "warning",
+            "the specgrid plug-in cannot use what --additional-config gives it: "
+            + "; ".join(problems[:5]),
+            "correct the settings named, or drop them",
+        )
+
+
 def unknown_flag(subject: Subject) -> Iterator[Finding]:
     flags = subject.config.unknown_flags
     if flags:

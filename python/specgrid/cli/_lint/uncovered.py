@@ -6,16 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specgrid.cli._analysis import Analysis
-from specgrid.cli._fixes import covering_flags
+from specgrid.cli._fixes import MAX_SIZES_SHOWN, covering_flags
 from specgrid.cli._lint.finding import (
     Finding,
     Subject,
     batches_of,
     batches_text,
+    batches_that,
     count_batches,
     plural,
 )
 from specgrid.io.vllm_config import ServeConfig
+
+#: Beyond this a step is no real one; fewer requests are the way then.
+MOST_TOKENS = 1 << 20
 
 
 def decode_without_graph(subject: Subject) -> Iterator[Finding]:
@@ -105,13 +109,14 @@ def _cost_of_no_graph(config: ServeConfig) -> tuple[str, tuple[str, ...]]:
 
 
 def _covering_text(analysis: Analysis) -> str:
+    """Cheapest first: a few graphs more, else fewer requests, else many graphs."""
     config = analysis.config
-    needed = analysis.sufficient_max
     proposal = covering_flags(analysis)
+    reach = _reach(analysis)
+    lower = f"lower --max-num-seqs to {reach}, or " if reach else ""
+    plan = "specgrid plan, for graphs within a memory budget"
     if proposal is None:
-        text = "specgrid plan, for graphs within a memory budget"
-        reach = _reach(analysis)
-        return f"lower --max-num-seqs to {reach}, or {text}" if reach else text
+        return lower + plan
     text = proposal.flags
     given = [
         config.setting(name).detail
@@ -122,14 +127,17 @@ def _covering_text(analysis: Analysis) -> str:
     if replaced:
         text += f" (in place of {' and '.join(replaced)})"
     if proposal.missed:
-        text += f"; {proposal.missed} batches remain without a FULL graph"
-    if needed > 2 * config.platform_ceiling:
-        text += (
-            "; graphs this large may not fit (6400 tokens ran out of memory on an "
-            "H200, vLLM #54418)"
+        left = (
+            "1 batch remains"
+            if proposal.missed == 1
+            else (f"{proposal.missed} batches remain")
         )
-        if reach := _reach(analysis):
-            text += f", else lower --max-num-seqs to {reach}"
+        text += f"; {left} without a FULL graph"
+    if analysis.sufficient_max > 2 * config.platform_ceiling:
+        return (
+            f"{lower}{plan}; or, if {proposal.num_sizes} sizes this large fit (6400 "
+            f"tokens ran out of memory on an H200, vLLM #54418), {text}"
+        )
     return text
 
 
@@ -150,7 +158,9 @@ def maximum_truncated(subject: Subject) -> Iterator[Finding]:
     for note in analysis.sizes.notes:
         if note.kind != "truncated":
             continue
-        lost = f"; batches {batches_text(note.batches)} lose their graph by it"
+        lost = "; " + batches_that(
+            note.batches, "loses its graph by it", "lose their graph by it"
+        )
         yield Finding(
             "maximum-truncated",
             "error" if note.batches else "warning",
@@ -158,7 +168,7 @@ def maximum_truncated(subject: Subject) -> Iterator[Finding]:
             "the list under an explicit maximum is the token grid without the decode "
             "sizes" + (lost if note.batches else ""),
             _covering_text(analysis)
-            if note.batches
+            if note.batches or any(decode_without_graph(subject))
             else _grid_steps(analysis.sizes.max_size),
             note.batches,
             "25.3 instead of 133.3 tok/s for 42 lowered to 40 (2 DGX Spark)"
@@ -227,16 +237,17 @@ def last_size_off_widest_tier(subject: Subject) -> Iterator[Finding]:
         "captured"
     )
     if lost:
-        message += f", so batches {batches_text(lost)} have none"
+        message += f", so {batches_that(lost, 'has none', 'have none')}"
     best = min(up, q * analysis.schedulable(tier))
     sizes = [*(s for s in analysis.sizes.sizes if s != largest), best]
     listed = "--cudagraph-capture-sizes " + " ".join(map(str, sizes))
+    short_enough = len(sizes) <= MAX_SIZES_SHOWN
     yield Finding(
         "last-size-off-widest-tier",
         "warning" if lost else "info",
         message,
         listed
-        if config.cudagraph_capture_sizes is not None
+        if config.cudagraph_capture_sizes is not None and short_enough
         else _covering_text(analysis),
         lost,
         reference=("vLLM #54933",),
@@ -254,13 +265,16 @@ def token_budget_below_decode(subject: Subject) -> Iterator[Finding]:
     )
     if short:
         needed = max(t.query_len * t.max_batch for t in analysis.tiers)
+        reach = min(analysis.schedulable(t) for t in analysis.tiers)
+        raised = f"--max-num-batched-tokens {needed}"
+        lowered = f"--max-num-seqs {max(reach, 1)}"
         yield Finding(
             "token-budget-below-decode",
             "warning",
             f"max_num_batched_tokens {subject.config.max_num_batched_tokens} is too "
             f"small for decode batches {batches_text(short)}: they never run, and "
             "graphs for them are never used",
-            f"--max-num-batched-tokens {needed}",
+            raised if needed <= MOST_TOKENS else lowered,
             short,
             reference=("InferenceX #2444",),
         )
