@@ -20,7 +20,7 @@ MAX_SIZES_SHOWN = 64
 
 
 class Proposal(NamedTuple):
-    """Flags to write, decode batches they leave without a FULL graph, and the server."""
+    """Flags to write, batches they leave without a FULL graph, and the server."""
 
     flags: str
     missed: int
