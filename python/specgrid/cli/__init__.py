@@ -3,6 +3,8 @@
 
 Each command lives in a module of its own that defines ``command``. What they share is
 in ``_input`` (how a server is described) and ``_output`` (how results are printed).
+Only what is given counts: variables of the calling shell are not looked at.
+
 Exit status: 0 all is well, 1 a problem was found, 2 the input was bad (one line on
 standard error, no traceback).
 """
@@ -61,8 +63,10 @@ Every command takes a server the way you already have it:
 
 \b
   specgrid explain -- vllm serve MODEL --max-num-seqs 256 ...   a pasted command
-  specgrid explain --config serve.yaml                          vLLM's settings file
+  specgrid explain --config FILE     vLLM's settings, a script, a container manifest
   specgrid explain --max-num-seqs 256 --spec-tokens 5 ...       flags alone
+
+Only what is given counts: variables of the calling shell are not looked at.
 
 Exit status: 0 all is well, 1 a problem was found, 2 bad input.
 """
