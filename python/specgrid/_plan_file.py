@@ -26,8 +26,16 @@ MAX_ENTRIES = 1 << 20
 
 
 def write_plan(path: Path, plan: dict[str, Any]) -> None:
-    """Writes a plan so that no reader ever sees half of it."""
+    """Writes a plan so that no reader ever sees half of it.
+
+    A link stays a link, and what is no file (a pipe, /dev/stdout) is written to.
+    """
     text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    path = path.resolve()
     handle, name = tempfile.mkstemp(
         prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
     )
