@@ -331,7 +331,7 @@ def test_a_failed_save_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("specgrid._plan_file.os.fsync", fail)
+    monkeypatch.setattr("specgrid._atomic.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         plan(Budget(graphs=7)).save(path)
     assert path.read_bytes() == before

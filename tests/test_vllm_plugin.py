@@ -65,6 +65,20 @@ def test_an_answer_is_used_wherever_the_function_was_imported_to(
     assert target.double is user.double
 
 
+def test_undo_reaches_modules_imported_since(
+    target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They took the wrapper for the function."""
+    original = target.double
+    seam = make_seam()
+    seam.install()
+    later = types.ModuleType("made_up_latecomer")
+    later.double = target.double  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_up_latecomer", later)
+    seam.undo()
+    assert later.double is original  # type: ignore[attr-defined]
+
+
 def test_leave_hands_the_call_to_the_original(target: Any) -> None:
     seam = make_seam(answer=lambda original, x, times=2: LEAVE)
     seam.install()

@@ -40,19 +40,26 @@ void require(bool holds, const char* what) {
   if (!holds) throw py::value_error(what);
 }
 
-// Runs a solver without the GIL and still lets Ctrl-C through: every tenth of a
-// second the solver's thread asks Python whether a signal wants to be raised.
+// Runs a solver without the GIL and still lets Ctrl-C through: every twentieth
+// of a second the solver's thread asks Python whether a signal wants to be
+// raised. It is stopped too when `seconds` are over; below 0 means no limit.
 template <typename Solve>
-auto interruptible(Solve solve) {
+auto interruptible(double seconds, Solve solve) {
   using Clock = std::chrono::steady_clock;
-  Clock::time_point next = Clock::now() + std::chrono::milliseconds(100);
+  constexpr std::chrono::milliseconds kPause(50);
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point next = begin + kPause;
   bool raised = false;
   const StopRequested stop = [&] {
     const Clock::time_point now = Clock::now();
+    if (raised ||
+        (seconds >= 0 &&
+         std::chrono::duration<double>(now - begin).count() >= seconds))
+      return true;
     if (now < next) return false;
-    next = now + std::chrono::milliseconds(100);
+    next = now + kPause;
     const py::gil_scoped_acquire acquire;
-    raised = raised || PyErr_CheckSignals() != 0;
+    raised = PyErr_CheckSignals() != 0;
     return raised;
   };
   auto result = [&] {
@@ -62,6 +69,8 @@ auto interruptible(Solve solve) {
   if (raised) throw py::error_already_set();
   return result;
 }
+
+constexpr double kNoTimeLimit = -1;
 
 template <typename Points, typename Row>
 py::tuple points_tuple(const Points& points, std::size_t width, Row row) {
@@ -79,7 +88,9 @@ py::tuple points_tuple(const Points& points, std::size_t width, Row row) {
   return py::make_tuple(table, to_array(offsets), to_array(entries));
 }
 
-py::tuple frontier_tuple(const Frontier& frontier) {
+// None when time ran out before all was known.
+py::object frontier_tuple(const Frontier& frontier) {
+  if (frontier.stopped) return py::none();
   return points_tuple(frontier.points, 2,
                       [](const FrontierPoint& point, auto& numbers) {
                         numbers.push_back(point.graphs);
@@ -111,18 +122,28 @@ Resources limits_from(const Int64Array& limits) {
 
 template <typename Problem>
 py::tuple labels_of(const Problem& problem, const Int64Array& limits,
-                    std::size_t max_labels) {
+                    std::size_t max_labels, double time_limit) {
   const Resources most = limits_from(limits);
-  return labels_tuple(interruptible([&](const StopRequested& stop) {
+  return labels_tuple(interruptible(time_limit, [&](const StopRequested& stop) {
     return solve_labels(problem.dag(1), most, max_labels, stop);
   }));
 }
 
 template <typename Problem>
+py::tuple rough_of(const Problem& problem, const Int64Array& limits,
+                   double time_limit) {
+  const Resources most = limits_from(limits);
+  return labels_tuple(interruptible(time_limit, [&](const StopRequested& stop) {
+    return solve_roughly(problem.dag(1), most, stop);
+  }));
+}
+
+template <typename Problem>
 py::array_t<std::int64_t> least_of(const Problem& problem) {
-  const Resources least = interruptible([&](const StopRequested&) {
-    return least_to_go(problem.dag(1)).front();
-  });
+  const Resources least =
+      interruptible(kNoTimeLimit, [&](const StopRequested&) {
+        return least_to_go(problem.dag(1)).front();
+      });
   return to_array(
       std::vector<std::int64_t>{least.graphs, least.bytes, least.seconds});
 }
@@ -313,24 +334,29 @@ void bind_plan(py::module_& m) {
           py::arg("graph_limits").noconvert())
       .def(
           "frontier",
-          [](const Shared& problem, std::int64_t budget, int num_threads) {
+          [](const Shared& problem, std::int64_t budget, int num_threads,
+             double time_limit) {
             check_budget(budget);
-            return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_frontier(problem.dag(num_threads), budget,
-                                    num_threads, stop);
-            }));
+            return frontier_tuple(
+                interruptible(time_limit, [&](const StopRequested& stop) {
+                  return solve_frontier(problem.dag(num_threads), budget,
+                                        num_threads, stop);
+                }));
           },
-          py::arg("budget"), py::arg("num_threads"))
+          py::arg("budget"), py::arg("num_threads"), py::arg("time_limit"))
       .def(
           "unlimited",
-          [](const Shared& problem, int num_threads) {
-            return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_unlimited(problem.dag(num_threads), stop);
-            }));
+          [](const Shared& problem, int num_threads, double time_limit) {
+            return frontier_tuple(
+                interruptible(time_limit, [&](const StopRequested& stop) {
+                  return solve_unlimited(problem.dag(num_threads), stop);
+                }));
           },
-          py::arg("num_threads"))
+          py::arg("num_threads"), py::arg("time_limit"))
       .def("labels", &labels_of<Shared>, py::arg("limits").noconvert(),
-           py::arg("max_labels"))
+           py::arg("max_labels"), py::arg("time_limit"))
+      .def("rough", &rough_of<Shared>, py::arg("limits").noconvert(),
+           py::arg("time_limit"))
       .def("least", &least_of<Shared>);
 
   py::class_<Ladders>(m, "LadderProblem")
@@ -344,16 +370,20 @@ void bind_plan(py::module_& m) {
       .def(
           "frontier",
           [](const Ladders& problem, std::int64_t budget, bool plain,
-             int num_threads) {
+             int num_threads, double time_limit) {
             check_budget(budget);
-            return frontier_tuple(interruptible([&](const StopRequested& stop) {
-              return solve_ladders(problem.ladders, budget, plain, num_threads,
-                                   stop);
-            }));
+            return frontier_tuple(
+                interruptible(time_limit, [&](const StopRequested& stop) {
+                  return solve_ladders(problem.ladders, budget, plain,
+                                       num_threads, stop);
+                }));
           },
-          py::arg("budget"), py::arg("plain"), py::arg("num_threads"))
+          py::arg("budget"), py::arg("plain"), py::arg("num_threads"),
+          py::arg("time_limit"))
       .def("labels", &labels_of<Ladders>, py::arg("limits").noconvert(),
-           py::arg("max_labels"))
+           py::arg("max_labels"), py::arg("time_limit"))
+      .def("rough", &rough_of<Ladders>, py::arg("limits").noconvert(),
+           py::arg("time_limit"))
       .def("least", &least_of<Ladders>);
 }
 

@@ -20,30 +20,47 @@ namespace specgrid {
       std::min(worth, static_cast<std::size_t>(std::max(1, wanted))));
 }
 
-// Runs piece(0) .. piece(count - 1), each once. The first exception of a piece
-// is thrown again here, after all threads have ended.
-template <typename Piece>
-void parallel_for(std::size_t count, int threads, const Piece& piece) {
-  if (threads <= 1) {
-    for (std::size_t i = 0; i < count; ++i) piece(i);
-    return;
-  }
-  std::atomic<std::size_t> next{0};
+// Runs work(true) on this thread and work(false) on up to `threads` - 1 others,
+// and returns when all have ended. The work takes its pieces from a counter, so
+// any number of threads gets through them all: where the system gives fewer
+// than asked for, those do it. The first exception of a thread is thrown again
+// here.
+template <typename Work>
+void work_together(int threads, const Work& work) {
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // written by the one thread that set `failed`
-  const auto work = [&] {
+  const auto guarded = [&](bool is_caller) noexcept {
     try {
-      for (std::size_t i = next++; i < count && !failed; i = next++) piece(i);
+      work(is_caller);
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
   };
   {
-    std::vector<std::jthread> pool;
-    for (int t = 1; t < threads; ++t) pool.emplace_back(work);
-    work();
+    std::vector<std::jthread> others;
+    try {
+      for (int i = 1; i < threads; ++i) others.emplace_back(guarded, false);
+    } catch (const std::exception&) {
+      // No more threads to be had.
+    }
+    guarded(true);
   }
   if (error) std::rethrow_exception(error);
+}
+
+// Runs piece(0) .. piece(count - 1), each once, none after one has thrown.
+template <typename Piece>
+void parallel_for(std::size_t count, int threads, const Piece& piece) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  work_together(threads, [&](bool /*is_caller*/) {
+    try {
+      for (std::size_t i = next++; i < count && !failed; i = next++) piece(i);
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+  });
 }
 
 }  // namespace specgrid

@@ -144,8 +144,10 @@ PriceSearch search_prices(const PlanDag& dag, const Resources& limits,
     if (limit[r] == kNoLimit) continue;
     unit[r] = time_scale / std::max(static_cast<double>(limit[r]), 1.0);
   }
-  for (int exponent = -24; exponent <= 8; ++exponent) {
-    if (stop && stop()) {
+  // High prices first: they find something within the limits, if only that.
+  constexpr int kHighest = 8;
+  for (int exponent = kHighest; exponent >= -24; --exponent) {
+    if (exponent < kHighest && stop && stop()) {
       search.stopped = true;
       return search;
     }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <thread>
+
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -18,7 +19,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
   arcs_.resize(num);
   std::atomic<std::size_t> next{1};
   std::atomic<std::size_t> total{0};
-  auto work = [&] {
+  auto work = [&](bool /*is_caller*/) {
     std::vector<Arc> scratch;
     for (std::size_t node = next.fetch_add(1); node < num;
          node = next.fetch_add(1)) {
@@ -29,10 +30,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
       total.fetch_add(found.size(), std::memory_order_relaxed);
     }
   };
-  std::vector<std::thread> others;
-  for (int i = 1; i < num_threads; ++i) others.emplace_back(work);
-  work();
-  for (std::thread& thread : others) thread.join();
+  work_together(num_threads, work);
   if (total.load() > kMaxKeptArcs) arcs_ = {};
 }
 

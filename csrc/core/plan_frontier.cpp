@@ -4,9 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <span>
-#include <thread>
 #include <tuple>
 #include <utility>
+
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -101,14 +102,7 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
       }
     }
   };
-  std::vector<std::thread> others;
-  const std::size_t wanted = std::min<std::size_t>(
-      static_cast<std::size_t>(std::max(num_threads, 1)), num_groups);
-  for (std::size_t i = 1; i < wanted; ++i) {
-    others.emplace_back(work, false);
-  }
-  work(true);
-  for (std::thread& thread : others) thread.join();
+  work_together(useful_threads(num_threads, num_groups, 1), work);
   return !stopped.load();
 }
 

@@ -87,23 +87,43 @@ class Dominance {
   bool seconds_;
 };
 
+// What the prices alone found and proved.
+LabelResult rough_result(const PriceSearch& search, const Resources& least) {
+  LabelResult result;
+  result.corners = search.corners;
+  result.least = least;
+  result.stopped = search.stopped;
+  if (search.best.time >= kNoPlan) return result;
+  result.found = true;
+  result.best = search.best;
+  // A hair's breadth below, as the bound is a sum of rounded products.
+  const double bound = std::max(search.bound, 0.0);
+  result.bound = std::min(static_cast<std::int64_t>(bound - 1e-9 * bound - 1.0),
+                          search.best.time);
+  result.bound = std::max<std::int64_t>(result.bound, 0);
+  return result;
+}
+
 }  // namespace
+
+LabelResult solve_roughly(const PlanDag& dag, const Resources& limits,
+                          const StopRequested& stop) {
+  return rough_result(search_prices(dag, limits, stop),
+                      least_to_go(dag).front());
+}
 
 LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
                          std::size_t max_labels, const StopRequested& stop) {
-  LabelResult result;
   const std::vector<Resources> least = least_to_go(dag);
-  result.least = least.front();
   PriceSearch search = search_prices(dag, limits, stop);
-  result.corners = std::move(search.corners);
-  if (search.stopped) {
-    result.stopped = true;
+  LabelResult result = rough_result(search, least.front());
+  if (result.stopped || !within(least.front(), limits) ||
+      search.bound == -std::numeric_limits<double>::infinity()) {
     return result;
   }
-  if (search.bound == -std::numeric_limits<double>::infinity() ||
-      !within(least.front(), limits)) {
-    return result;
-  }
+  result.found = false;
+  result.best = {};
+  result.bound = kNoPlan;
 
   const std::vector<double> to_go = priced_to_go(dag, search.prices);
   const double credit = priced(search.prices, limits);
@@ -125,6 +145,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
   std::vector<Arc> scratch;
   for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
     if (stop && stop()) {
+      result = rough_result(search, least.front());
       result.stopped = true;
       return result;
     }

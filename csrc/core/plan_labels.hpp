@@ -45,6 +45,8 @@ struct LabelResult {
   std::vector<LabelPoint> corners;
   // The least of each resource any plan needs, taken alone.
   Resources least;
+  // The caller asked to: `best` is then what was found so far, `bound` what was
+  // proven so far.
   bool stopped = false;
 };
 
@@ -52,6 +54,13 @@ struct LabelResult {
                                        const Resources& limits,
                                        std::size_t max_labels,
                                        const StopRequested& stop);
+
+// A good plan within the limits and a bound, by prices alone: a fixed number of
+// passes over the graph, each short. `found` may be false although there is
+// one.
+[[nodiscard]] LabelResult solve_roughly(const PlanDag& dag,
+                                        const Resources& limits,
+                                        const StopRequested& stop);
 
 }  // namespace specgrid
 

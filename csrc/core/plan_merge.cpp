@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <thread>
 #include <utility>
+
+#include "core/parallel.hpp"
 
 namespace specgrid {
 namespace {
@@ -28,17 +29,13 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
       if (curves[at].stopped) stopped.store(true);
     }
   };
-  std::vector<std::thread> others;
-  const std::size_t wanted = std::min<std::size_t>(
-      static_cast<std::size_t>(std::max(num_threads, 1)), ladders.size());
-  for (std::size_t i = 1; i < wanted; ++i) {
-    others.emplace_back(work, [&stopped] { return stopped.load(); });
-  }
-  work([&] {
-    if (stop && stop()) stopped.store(true);
-    return stopped.load();
-  });
-  for (std::thread& thread : others) thread.join();
+  work_together(useful_threads(num_threads, ladders.size(), 1),
+                [&](bool is_caller) {
+                  work([&] {
+                    if (is_caller && stop && stop()) stopped.store(true);
+                    return stopped.load();
+                  });
+                });
   return curves;
 }
 

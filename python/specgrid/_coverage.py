@@ -37,6 +37,8 @@ class CoverageRun(NamedTuple):
         graph: The graph that serves them; None when they run eager.
         hidden_by: The graph of another query length that hides a FULL graph of
             their own; None when nothing is hidden.
+        own: The smallest captured FULL graph of their query length that could
+            serve the first of them, whether or not dispatch finds it.
     """
 
     batch_lo: int
@@ -44,6 +46,7 @@ class CoverageRun(NamedTuple):
     query_len: int
     graph: Graph | None
     hidden_by: Graph | None
+    own: Graph | None = None
 
     @property
     def mode(self) -> str:
@@ -189,19 +192,61 @@ class Coverage:
             [(1, 1, 'FULL'), (2, 2, 'FULL'), (3, 4, 'FULL'), (5, 6, 'NONE')]
         """
         keys = np.stack(
-            [a[:, column] for a in (self.query_lens, self._graph, self._hidden_by)]
+            [
+                a[:, column]
+                for a in (self.query_lens, self._graph, self._hidden_by, self._own)
+            ]
         )
-        changes = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
+        yield from self._joined(keys, 1, splitting=3)
+
+    def runs_at(
+        self, query_len: int, first: int = 1, last: int | None = None
+    ) -> Iterator[CoverageRun]:
+        """Batches of one query length, on the diagonal or not, joined likewise.
+
+        Unlike `runs` these also part where the FULL graph of their own changes.
+
+        Args:
+            query_len: Tokens per request.
+            first: First batch.
+            last: Last batch, inclusive; max_num_seqs when not given.
+
+        Example:
+            >>> from specgrid import GraphSet
+            >>> coverage = GraphSet([1, 2, 4], max_num_seqs=6).coverage()
+            >>> [(run.batch_lo, run.batch_hi, run.mode)
+            ...  for run in coverage.runs_at(1, first=2)]
+            [(2, 2, 'FULL'), (3, 4, 'FULL'), (5, 6, 'NONE')]
+        """
+        most = self.graph_set.max_num_seqs
+        first = count("first", first, 1, most)
+        last = most if last is None else count("last", last, first, most)
+        query_len = count("query_len", query_len)
+        batches = np.arange(first, last + 1, dtype=np.int64)
+        found = self.graph_set._table.explain_many(
+            batches, np.full_like(batches, query_len), self.num_active_loras
+        )
+        graph, own, hidden_by = found
+        keys = np.stack([np.full_like(batches, query_len), graph, hidden_by, own])
+        yield from self._joined(keys, first, splitting=4)
+
+    def _joined(
+        self, keys: npt.NDArray[np.int64], first: int, splitting: int
+    ) -> Iterator[CoverageRun]:
+        """Runs of equal columns; the first ``splitting`` rows decide equality."""
+        lines = keys[:splitting]
+        changes = np.any(lines[:, 1:] != lines[:, :-1], axis=0)
         starts = [0, *(np.nonzero(changes)[0] + 1).tolist()]
         ends = [*starts[1:], keys.shape[1]]
         for start, end in zip(starts, ends, strict=True):
-            query_len, graph, hidden_by = keys[:, start].tolist()
+            query_len, graph, hidden_by, own = keys[:, start].tolist()
             yield CoverageRun(
-                start + 1,
-                end,
+                start + first,
+                end + first - 1,
                 query_len,
                 self._graph_at(graph),
                 self._graph_at(hidden_by),
+                self._graph_at(own),
             )
 
     # ---- graphs ------------------------------------------------------------------

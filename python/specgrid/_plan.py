@@ -20,7 +20,7 @@ from specgrid._costs import Costs, shifted
 from specgrid._errors import ConfigError
 from specgrid._plan_file import FORMAT, VERSION, Fields, read_plan, write_plan
 from specgrid._plan_inputs import DISPATCHERS, MODES, Inputs, make_inputs, make_limits
-from specgrid._plan_solve import MAX_LABELS, Entry, Solution, solve
+from specgrid._plan_solve import MAX_LABELS, Entry, Solution, Solved, solve
 from specgrid._plan_value import (
     Captures,
     CaptureValue,
@@ -334,6 +334,7 @@ def plan_captures(
     max_size: int | None = None,
     num_threads: int | None = None,
     max_labels: int = MAX_LABELS,
+    time_limit_s: float | None = None,
 ) -> CapturePlan:
     """The captures that make the mean step shortest within a budget, exactly.
 
@@ -360,6 +361,9 @@ def plan_captures(
             does not depend on it.
         max_labels: How much is remembered per size when bytes or seconds differ
             from graph to graph; a plan that ran out of it states its gap.
+        time_limit_s: Seconds of solving after which the best plan found so far
+            is the answer, with its proven gap; None to go on until the best is
+            known. One pass over the sizes is always made.
 
     Returns:
         The plan. Among equally good ones: fewest graphs, fewest sizes, the
@@ -395,7 +399,12 @@ def plan_captures(
         forced_sizes,
         max_size,
     )
-    solved = solve(inputs, num_threads=num_threads, max_labels=max_labels)
+    solved = solve(
+        inputs,
+        num_threads=num_threads,
+        max_labels=max_labels,
+        time_limit_s=_seconds(time_limit_s),
+    )
     chosen = _captures(inputs, solved.chosen)
     _check(inputs, solved.chosen, chosen)
     worth = value(inputs, chosen)
@@ -421,8 +430,33 @@ def plan_captures(
             inputs, Captures((), () if dispatcher == "direct" else None)
         ).mean_step_us,
         assumed=workload.assumed or costs.assumed,
-        notes=tuple(inputs.notes),
+        notes=(*inputs.notes, *_time_note(solved, time_limit_s, gap)),
         _inputs=inputs,
+    )
+
+
+def _seconds(limit: object) -> float | None:
+    """A time limit as given, checked."""
+    if limit is None:
+        return None
+    if (
+        isinstance(limit, bool)
+        or not isinstance(limit, int | float)
+        or not 0 < limit < math.inf
+    ):
+        raise ConfigError(
+            f"time_limit_s is {limit!r:.80}; it is a number of seconds above 0, or "
+            "None for no limit"
+        )
+    return float(limit)
+
+
+def _time_note(solved: Solved, limit: float | None, gap: float) -> tuple[str, ...]:
+    if not solved.out_of_time or gap <= 0:
+        return ()
+    return (
+        f"solving stopped after {limit:g} seconds: no plan within the budget is more "
+        f"than {gap:.2%} faster",
     )
 
 

@@ -6,14 +6,12 @@ The format is documented in docs/planner.md. Nothing here knows how to plan.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from specgrid._atomic import write_whole
 from specgrid._errors import ConfigError
 
 FORMAT = "specgrid-plan"
@@ -31,28 +29,7 @@ def write_plan(path: Path, plan: dict[str, Any]) -> None:
     A link stays a link, and what is no file (a pipe, /dev/stdout) is written to.
     """
     text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-        return
-    path = path.resolve()
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.name}.", suffix=".tmp", dir=path.parent
-    )
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp is private to the user; a plan is read by the server's.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_whole(path, text.encode())
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -26,6 +27,9 @@ MAX_FRONTIER = 1024
 
 #: Labels a node may hold before the search gives up proving its answer.
 MAX_LABELS = 4096
+
+#: For back ends: go on until the answer is known.
+NO_TIME_LIMIT = -1.0
 
 _FAR = 1 << 60
 
@@ -54,6 +58,32 @@ class Solved:
     points: Sequence[Solution]
     chosen: Solution
     bound: int  # no plan within the budget is faster
+    out_of_time: bool = False
+
+
+class Clock:
+    """How long a solver may go on. Most of the time goes to the exact search; what
+    is left finds a good plan and a bound if that did not end."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self._begin = time.monotonic()
+
+    def _left(self, share: float) -> float:
+        if self.limit is None:
+            return NO_TIME_LIMIT
+        return max(0.0, share * self.limit - (time.monotonic() - self._begin))
+
+    def exact(self) -> float:
+        """Seconds the exact search may take."""
+        return self._left(0.6)
+
+    def rest(self) -> float:
+        """Seconds until all is over."""
+        return self._left(1.0)
+
+    def over(self) -> bool:
+        return self.limit is not None and self.rest() == 0
 
 
 class Points(Sequence[Solution]):
@@ -118,6 +148,7 @@ def solve(
     num_threads: int | None = None,
     max_labels: int = MAX_LABELS,
     plain: bool = False,
+    time_limit_s: float | None = None,
 ) -> Solved:
     """The best plan for a task, and the frontier around it.
 
@@ -127,10 +158,13 @@ def solve(
             answer does not depend on it.
         max_labels: Labels a node may hold, where bytes or seconds differ by size.
         plain: Ladders by the plain recurrence instead of the hull.
+        time_limit_s: Seconds after which a good plan with a proven bound is the
+            answer; None to go on until the best is known.
 
     Raises:
         ConfigError: Nothing fits the budget; the message says what would.
     """
+    clock = Clock(time_limit_s)
     if num_threads is None:
         threads = min(8, os.cpu_count() or 1)
     else:
@@ -146,7 +180,7 @@ def solve(
             return Entry(n, None) if q == 0 else Entry(q * n, (q, n))
 
         def frontier(budget: int) -> Any:
-            return problem.frontier(budget, plain, threads)
+            return problem.frontier(budget, plain, threads, clock.exact())
 
     else:
         problem = task.shared()
@@ -155,11 +189,11 @@ def solve(
             return Entry(entry)
 
         def frontier(budget: int) -> Any:
-            return problem.frontier(budget, threads)
+            return problem.frontier(budget, threads, clock.exact())
 
     if task.by_count:
-        return _solve_by_count(task, problem, frontier, read, threads)
-    return _solve_by_labels(task, problem, read, max_labels)
+        return _solve_by_count(task, problem, frontier, read, threads, clock)
+    return _solve_by_labels(task, problem, read, max_labels, clock)
 
 
 def _solve_by_count(
@@ -168,6 +202,7 @@ def _solve_by_count(
     frontier: Callable[[int], Any],
     read: Callable[[int], Entry],
     threads: int,
+    clock: Clock,
 ) -> Solved:
     inputs = task.inputs
     direct = inputs.dispatcher == "direct"
@@ -183,12 +218,19 @@ def _solve_by_count(
         if inputs.budget.graphs is None and width > MAX_FRONTIER:
             # Solved up to there; what more graphs could gain is bounded.
             task.refuse_if_large(MAX_FRONTIER)
-            found = _pick(task, problem, frontier(MAX_FRONTIER), read, [])
+            table = frontier(MAX_FRONTIER)
+            if table is None:
+                return _solve_roughly(task, problem, read, MAX_FRONTIER, clock)
+            found = _pick(task, problem, table, read, [])
             least = min(found.bound, task.best_conceivable())
             return Solved(found.points, found.chosen, least)
         task.refuse_if_large(width)
-        return _pick(task, problem, frontier(width), read, [])
-    unlimited = Points(problem.unlimited(threads), read)
+        table = frontier(width)
+        if table is None:
+            return _solve_roughly(task, problem, read, width, clock)
+        return _pick(task, problem, table, read, [])
+    # One pass over the sizes, which a plan needs at the least.
+    unlimited = Points(problem.unlimited(threads, NO_TIME_LIMIT), read)
     if not unlimited:
         raise _unmet(inputs, {})
     best = unlimited[0]
@@ -196,14 +238,59 @@ def _solve_by_count(
     if len(np.unique(limits)) > 1:
         width = min(width, task.most_graphs)
         task.refuse_if_large(width)
-        return _pick(task, problem, frontier(width), read, [])
+        table = frontier(width)
+        if table is None:
+            return _solve_roughly(task, problem, read, width, clock)
+        return _pick(task, problem, table, read, [])
     # More graphs than the best plan of all uses buy nothing.
     capped = min(width, best.graphs)
     if inputs.budget.graphs is None:
         capped = min(capped, MAX_FRONTIER)
     task.refuse_if_large(capped)
+    if width >= best.graphs and clock.over():
+        return Solved(unlimited, best, best.time)
+    table = frontier(capped)
+    if table is None:
+        if width >= best.graphs:  # the best of all fits; only the rest is unknown
+            return Solved(unlimited, best, best.time)
+        return _solve_roughly(task, problem, read, capped, clock)
     beyond = unlimited[:] if width >= best.graphs > capped else []
-    return _pick(task, problem, frontier(capped), read, beyond)
+    return _pick(task, problem, table, read, beyond)
+
+
+def _solve_roughly(
+    task: Task,
+    problem: Any,
+    read: Callable[[int], Entry],
+    most: int,
+    clock: Clock,
+) -> Solved:
+    """A good plan of at most so many graphs, and how good one could be."""
+    found, bound, _, numbers, offsets, entries = problem.rough(
+        np.array([most, -1, -1], np.int64), clock.rest()
+    )
+    points = Points((numbers[:, [1, 0]], offsets, entries), read)
+    shared = task.inputs.dispatcher != "direct"
+    allowed = dict(zip(task.sizes.tolist(), task.graph_limits().tolist(), strict=True))
+    kept: list[Solution] = []
+    for point in sorted(points, key=lambda point: (point.graphs, point.time)):
+        limit = most
+        if shared and point.entries:
+            limit = min(most, allowed[max(e.size for e in point.entries)])
+        if point.graphs <= limit and (not kept or point.time < kept[-1].time):
+            kept.append(point)
+    if not kept:
+        raise _out_of_time(clock)
+    # Without a plan within its limits the solver states no bound of its own.
+    least = max(int(bound) if found else 0, min(task.best_conceivable(), kept[-1].time))
+    return Solved(kept, kept[-1], least, out_of_time=True)
+
+
+def _out_of_time(clock: Clock) -> ConfigError:
+    return ConfigError(
+        f"no plan was found in {clock.limit:g} seconds; allow more, or lower max_size "
+        "so that there are fewer to try"
+    )
 
 
 def _pick(
@@ -240,7 +327,11 @@ def _least_by_count(task: Task, problem: Any) -> dict[str, float]:
 
 
 def _solve_by_labels(
-    task: Task, problem: Any, read: Callable[[int], Entry], max_labels: int
+    task: Task,
+    problem: Any,
+    read: Callable[[int], Entry],
+    max_labels: int,
+    clock: Clock,
 ) -> Solved:
     inputs = task.inputs
     byte_limit, second_limit = task.byte_unit.limit, task.second_unit.limit
@@ -252,11 +343,15 @@ def _solve_by_labels(
             raise _unmet(inputs, {"bytes": math.ceil(task.pool[task.sizes[-1]])})
     graph_limit = -1 if inputs.budget.graphs is None else int(inputs.budget.graphs)
     found, bound, least, *table = problem.labels(
-        np.array([graph_limit, byte_limit, second_limit], np.int64), max_labels
+        np.array([graph_limit, byte_limit, second_limit], np.int64),
+        max_labels,
+        clock.rest(),
     )
     numbers, offsets, entries = table
     # The best plan comes first, then the corners of the trade-off.
     points = Points((numbers[:, [1, 0]], offsets, entries), read)
+    if not found and clock.over():
+        raise _out_of_time(clock)
     if not found:
         if least[0] >= _FAR:
             raise _unmet(inputs, {})
@@ -275,4 +370,6 @@ def _solve_by_labels(
     for i in np.lexsort((numbers[:, 0], numbers[:, 3], numbers[:, 2])).tolist():
         if not kept or points[i].time < kept[-1].time:
             kept.append(points[i])
-    return Solved(kept, points[0], int(bound))
+    # Of two proofs the better one.
+    least_time = max(int(bound), min(task.best_conceivable(), points[0].time))
+    return Solved(kept, points[0], least_time, clock.over())

@@ -125,19 +125,25 @@ class Workload:
 
     @classmethod
     def default(
-        cls, max_num_seqs: int, num_speculative_tokens: int = 0, schedule: object = None
+        cls,
+        max_num_seqs: int,
+        num_speculative_tokens: int = 0,
+        schedule: object = None,
+        max_num_batched_tokens: int = 8192,
     ) -> Workload:
         """The assumed workload, for planning without any data.
 
         Every batch size of the schedule, weighted 1 / num_reqs (each doubling of
         the batch is equally likely), makes up 95 % of the steps; mixed steps
-        weighted likewise over 1 to 512 tokens make up the rest. It is a guess
+        weighted likewise over 1 to 512 tokens, where a step may have so many, make up
+        the rest. It is a guess
         about nobody in particular, marked ``assumed``.
 
         Args:
             max_num_seqs: Most requests in a step.
             num_speculative_tokens: vLLM's static number of draft tokens.
             schedule: A `Schedule`, its rows, or None.
+            max_num_batched_tokens: Most tokens in a step.
 
         Returns:
             The workload, with ``assumed`` set.
@@ -153,8 +159,9 @@ class Workload:
             decode[q, n] = 1.0 / n
         scale = 0.95 / math.fsum(decode.values())
         decode = {key: weight * scale for key, weight in decode.items()}
-        mixed_total = math.fsum(1.0 / t for t in range(1, 513))
-        mixed = {t: 0.05 / t / mixed_total for t in range(1, 513)}
+        tokens = range(1, min(512, max_num_batched_tokens) + 1)
+        mixed_total = math.fsum(1.0 / t for t in tokens)
+        mixed = {t: 0.05 / t / mixed_total for t in tokens}
         return cls(
             decode,
             mixed,

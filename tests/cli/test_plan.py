@@ -395,3 +395,11 @@ def test_piped_output_has_no_colour_and_no_progress(specgrid: Call) -> None:
     result = specgrid("plan", "--graphs", "8", "--no-stability", *SMALL)
     assert "\x1b" not in result.out
     assert result.err == ""
+
+
+def test_the_assumed_load_fits_a_server_of_few_tokens(specgrid: Any) -> None:
+    result = specgrid(
+        "plan", "--graphs", "20", "--max-num-seqs", "12", "--spec-tokens", "3",
+        "--max-num-batched-tokens", "64",
+    )  # fmt: skip
+    assert (result.status, result.err) == (0, "")

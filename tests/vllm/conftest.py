@@ -70,6 +70,10 @@ def sim(run_dir: Path) -> Any:
         from specgrid import vllm_plugin
 
         vllm_plugin.register()
+        # Tests take the plug-in out and in; vLLM must not load it behind them.
+        import vllm.plugins
+
+        vllm.plugins.plugins_loaded = True
     return vllm_sim
 
 
@@ -106,15 +110,16 @@ def log(sim: Any) -> Iterator[list[str]]:
 
     lines: list[str] = []
 
-    class Collect(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(f"{record.levelname} {record.getMessage()}")
+    def collect(record: logging.LogRecord) -> bool:
+        lines.append(f"{record.levelname} {record.getMessage()}")
+        return True
 
-    handler = Collect()
+    # A filter: vLLM removes the handlers of loggers below its own when it
+    # configures its log.
     logger = logging.getLogger("vllm.specgrid")
     level = logger.level
     logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
+    logger.addFilter(collect)
     yield lines
-    logger.removeHandler(handler)
+    logger.removeFilter(collect)
     logger.setLevel(level)

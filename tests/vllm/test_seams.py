@@ -73,19 +73,19 @@ def test_undo_gives_every_binding_back(all_loaded: Any) -> None:
 
 def test_the_lookup_is_replaced_wherever_it_was_imported_to(all_loaded: Any) -> None:
     """Replacing it at its home alone would miss the scheduler and both managers."""
-    holders = {
-        name
+    wrapper = seam(all_loaded, "lookup")._wrapper
+    held = {
+        name: module.__dict__["build_dynamic_sd_schedule_lookup"]
         for name, module in list(sys.modules.items())
         if name.startswith("vllm.")
-        and getattr(module, "__dict__", {}).get("build_dynamic_sd_schedule_lookup")
+        and "build_dynamic_sd_schedule_lookup" in getattr(module, "__dict__", {})
     }
-    replaced = {m.__name__ for m, _ in seam(all_loaded, "lookup")._bindings}
-    assert holders == replaced
+    assert all(function is wrapper for function in held.values())
     assert {
         "vllm.v1.core.sched.scheduler",
         "vllm.v1.worker.gpu.cudagraph_utils",
         "vllm.v1.spec_decode.dynamic.utils",
-    } <= replaced
+    } <= set(held)
 
 
 @pytest.mark.parametrize("name", ALL)

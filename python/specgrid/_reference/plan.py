@@ -222,11 +222,13 @@ class SharedProblem:
                     best[graphs] = new
         return best
 
-    def frontier(self, budget: int, num_threads: int) -> _Table:
+    def frontier(
+        self, budget: int, num_threads: int, time_limit: float
+    ) -> _Table | None:
         """The best list for every number of graphs up to a budget."""
         return _table(_falling(self._best_by_graphs(budget)), 2)
 
-    def unlimited(self, num_threads: int) -> _Table:
+    def unlimited(self, num_threads: int, time_limit: float) -> _Table | None:
         """The best list of all."""
         return _table(_falling(self._best_by_graphs(None))[-1:], 2)
 
@@ -241,9 +243,13 @@ class SharedProblem:
             pool = self._pool[top] if top else 0
             yield nodes, arc, (beyond, (0, pool, 0))
 
-    def labels(self, limits: Int64, max_labels: int) -> Any:
+    def labels(self, limits: Int64, max_labels: int, time_limit: float) -> Any:
         """The best list within limits on graphs, bytes and seconds."""
         return _labels(self._chains(), limits)
+
+    def rough(self, limits: Int64, time_limit: float) -> Any:
+        """Some list within the limits and a bound; here the best one."""
+        return self.labels(limits, 0, time_limit)
 
     def least(self) -> Int64:
         """The least graphs, bytes and seconds any list needs, each alone."""
@@ -373,7 +379,9 @@ class LadderProblem:
             lists = after
         return curve
 
-    def frontier(self, budget: int, plain: bool, num_threads: int) -> _Table:
+    def frontier(
+        self, budget: int, plain: bool, num_threads: int, time_limit: float
+    ) -> _Table | None:
         """The best entries for every number of graphs up to a budget."""
         best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
         for which, (_, _, _, each) in enumerate(self._ladders):
@@ -424,13 +432,17 @@ class LadderProblem:
 
         yield nodes, arc, (0, (0, 0, 0))
 
-    def labels(self, limits: Int64, max_labels: int) -> Any:
+    def labels(self, limits: Int64, max_labels: int, time_limit: float) -> Any:
         """The best entries within limits on graphs, bytes and seconds."""
         found, bound, least, numbers, _, entries = _labels(self._chain(), limits)
         # Joints between ladders are no entries.
         entries = entries[(entries & 0xFFFFFFFF) != 0]
         offsets = np.array([0, len(entries)][: len(numbers) + 1], dtype=np.int64)
         return found, bound, least, numbers, offsets, entries
+
+    def rough(self, limits: Int64, time_limit: float) -> Any:
+        """Some entries within the limits and a bound; here the best ones."""
+        return self.labels(limits, 0, time_limit)
 
     def least(self) -> Int64:
         """The least graphs, bytes and seconds any choice needs, each alone."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ COMMANDS = {
     ),
     "report": (
         "specgrid.cli.report",
-        "What a running server's logs and metrics say about its graphs.",
+        "One HTML page about a server: what it loses, and what to paste.",
     ),
     "doctor": (
         "specgrid.cli.doctor",
@@ -136,9 +137,9 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        # Files are opened where their errors are named; what is left is the output.
-        _streams.silence(sys.stdout)
-        return _fail(f"cannot write the result: {error.strerror or error}")
+        return _fail(_system_error(error))
+    except MemoryError:
+        return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
         from specgrid._errors import ConfigError, ScheduleError
         from specgrid.io import DataError
@@ -147,6 +148,15 @@ def run(arguments: Sequence[str]) -> int:
             return _fail(str(error))
         raise
     return result if isinstance(result, int) else 0
+
+
+def _system_error(error: OSError) -> str:
+    """One line for what the system refused: a full disk, a folder, a closed pipe."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}; nothing was written there"
+    _streams.silence(sys.stdout)
+    return f"the output could not be written: {reason}"
 
 
 def _fail(message: str, prefix: str = "specgrid") -> int:

@@ -20,11 +20,12 @@ MAX_SIZES_SHOWN = 64
 
 
 class Proposal(NamedTuple):
-    """Flags to write, what they leave without a FULL graph, and what they capture."""
+    """Flags to write, how many decode batches they leave without a FULL graph, and
+    the server with them."""
 
     flags: str
     missed: int
-    num_sizes: int
+    analysis: Analysis
 
 
 def covering_flags(analysis: Analysis) -> Proposal | None:
@@ -36,12 +37,12 @@ def covering_flags(analysis: Analysis) -> Proposal | None:
     best: Proposal | None = None
     for flags, changed in _candidates(config, needed):
         try:
-            found = analyse(changed)
+            tried = analyse(changed)
         except ConfigError:
             continue
-        if found.coverage is None or found.sizes is None:
+        if tried.coverage is None:
             continue
-        proposal = Proposal(flags, len(found.coverage.missed), len(found.sizes))
+        proposal = Proposal(flags, len(tried.coverage.missed), tried)
         if best is None or proposal.missed < best.missed:
             best = proposal
         if best.missed == 0:

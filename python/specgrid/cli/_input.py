@@ -77,9 +77,17 @@ class ServeCommand(click.Command):
 
 
 def serve_command(
-    name: str, **attributes: Any
+    name: str,
+    leading: Callable[[Any], Any] | None = None,
+    **attributes: Any,
 ) -> Callable[[Callable[..., int]], click.Command]:
-    """A decorator: ``f(config, **own_options)`` becomes the command ``name``."""
+    """A decorator: ``f(config, **own_options)`` becomes the command ``name``.
+
+    Args:
+        name: the command.
+        leading: a ``click.argument`` that comes before all flags.
+        **attributes: for click.
+    """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         @click.pass_context
@@ -98,6 +106,8 @@ def serve_command(
             type=click.UNPROCESSED,
             metavar="[FLAGS]... [-- vllm serve ...]",
         )(wrapped)
+        if leading is not None:
+            wrapped = leading(wrapped)
         return click.command(
             name,
             cls=ServeCommand,
@@ -124,6 +134,7 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         options.pop("platform_ceiling"),
     )
     config_text = None
+    ctx.meta["specgrid.device"] = device
     if config_file == "-":
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")

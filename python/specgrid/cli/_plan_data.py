@@ -182,7 +182,10 @@ def gather(
         )
     else:
         workload = Workload.default(
-            config.max_num_seqs, config.num_speculative_tokens, analysis.schedule
+            config.max_num_seqs,
+            config.num_speculative_tokens,
+            analysis.schedule,
+            config.max_num_batched_tokens,
         )
         sources.append(
             Source("workload", True, workload.source.removeprefix("assumed: "))

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from specgrid._capture import Rule
+from specgrid._errors import ConfigError
 from specgrid._version import __version__
 from specgrid.cli._analysis import (
     RULES,
@@ -22,6 +23,7 @@ from specgrid.cli._analysis import (
     steps_text,
     stretches,
 )
+from specgrid.cli._charts import files
 from specgrid.cli._coverage_map import draw_map
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, print_json, ranges_text
@@ -55,8 +57,9 @@ and variables of the calling shell are not looked at.
     help="Whose capture sizes: a vLLM version's, #50488 as merged, or 0.33 with "
     "explicit maxima kept (#37865 and #55004).",
 )
+@files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(config: ServeConfig, rule: Rule, as_json: bool) -> int:
+def command(config: ServeConfig, rule: Rule, plot: str | None, as_json: bool) -> int:
     """Explain what vLLM will capture for a server.
 
     Shows the settings that decide CUDA graphs and where each came from, the
@@ -65,13 +68,37 @@ def command(config: ServeConfig, rule: Rule, as_json: bool) -> int:
 
     Exit status 1 when the schedule is one vLLM will fail on.
     """
+    files.check(plot)
     analysis = analyse(config, rule)
     document = to_document(analysis)
+    _plot(plot, analysis)
     if as_json:
         print_json(document)
     else:
         render(document, Printer())
     return 1 if analysis.schedule_status == "invalid" else 0
+
+
+def _plot(path: str | None, analysis: Analysis) -> None:
+    """The coverage map, as ``specgrid report`` has it, into a file."""
+    from specgrid.cli._charts import coverage as chart
+    from specgrid.cli._report.coverage import map_of
+
+    if path is None:
+        return
+    if analysis.coverage is None:
+        raise ConfigError(
+            "--plot draws which graph each decode batch gets, and that is not known "
+            "here: there are no graphs, or too many batches; leave --plot out"
+        )
+    map_ = map_of(analysis.coverage)
+    missed = len(analysis.coverage.missed)
+    files.save(
+        path,
+        lambda: chart.draw(map_, files.WIDTH),
+        f"{missed:,} of {map_['widest']:,} decode batches lack a FULL graph",
+        chart.LEGEND,
+    )
 
 
 def to_document(analysis: Analysis) -> dict[str, Any]:
@@ -142,8 +169,7 @@ def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
     missed: dict[int, list[tuple[int, int]]] = {}
     for s in stretches(analysis.coverage) if analysis.coverage is not None else []:
         if s.mode != "FULL":
-            spans = missed.setdefault(s.query_len, [])
-            spans[:] = join_ranges([*spans, (s.batch_lo, s.batch_hi)])
+            missed.setdefault(s.query_len, []).append((s.batch_lo, s.batch_hi))
     return [
         {
             "query_len": t.query_len,
@@ -152,7 +178,7 @@ def _tiers(analysis: Analysis) -> list[dict[str, Any]]:
             "max_batch": t.max_batch,
             "tokens": t.query_len * t.max_batch,
             "reach": 0 if sizes is None else sizes.covered_batch(t),
-            "missed": missed.get(t.query_len, []) if known else None,
+            "missed": join_ranges(missed.get(t.query_len, [])) if known else None,
         }
         for t in analysis.tiers
     ]

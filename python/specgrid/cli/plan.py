@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from specgrid._plan import CapturePlan, evaluate_captures, plan_captures
 from specgrid._plan_value import CaptureValue
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis, analyse, steps_text
+from specgrid.cli._charts import files
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
@@ -142,6 +144,12 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     default=True,
     help="How far the eager penalty may move before the plan changes (a few solves).",
 )
+@click.option(
+    "--time-limit",
+    metavar="S",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds to plan: then the best plan so far, with its proven gap.",
+)
 @click.option("--save", metavar="FILE", help="Write the plan for the plug-in.")
 @click.option(
     "--check",
@@ -149,6 +157,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     metavar="FILE",
     help="Evaluate this plan, or list of sizes, against the best of the same size.",
 )
+@files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     config: ServeConfig,
@@ -163,8 +172,10 @@ def command(
     floor: float,
     frontier: bool,
     stability: bool,
+    time_limit: float | None,
     save: str | None,
     check_file: str | None,
+    plot: str | None,
     as_json: bool,
 ) -> int:
     """Plan the best CUDA graphs for a workload and a budget.
@@ -172,12 +183,15 @@ def command(
     Shows what the server's captures do for the workload today and what the plan
     would do, the flags to paste, what each size is worth, and what was assumed.
     """
+    files.check(plot)
     check_plannable(config)
     analysis = analyse(config)
     checked = None if check_file is None else _read_check(check_file, config)
     with reading("reading") as progress:
         data = gather(analysis, logs, costs_file, floor, progress)
-    task = _Task(analysis, data, dispatcher or _dispatcher_of(checked) or "union")
+    task = _Task(
+        analysis, data, dispatcher or _dispatcher_of(checked) or "union", time_limit
+    )
     budget = Budget(
         graphs=graphs,
         bytes=memory,
@@ -199,10 +213,18 @@ def command(
             budget = Budget(graphs=budget.graphs, full_coverage=False)
             plan, chosen_how = task.plan(budget, forced, before)
         worth = plan.worth()
+        # Solves many times over, so only where once was quick enough.
+        stability = stability and (time_limit is None or plan.optimal)
         shift = plan.eager_shift_range() if stability else None
     if save is not None:
         plan.save(save)
-    document = to_document(task, plan, before, chosen_how, worth, shift, save, frontier)
+    document = to_document(
+        task, plan, before, chosen_how, worth, shift, save, frontier or plot is not None
+    )
+    if plot is not None:
+        _plot(plot, document)
+        if not frontier:
+            document["frontier"] = None
     problems: list[str] = []
     if checked is not None and after is not None and check_file is not None:
         problems = _problems(checked, after, task)
@@ -212,6 +234,20 @@ def command(
     else:
         render(document, Printer())
     return 1 if problems else 0
+
+
+def _plot(path: str, document: dict[str, Any]) -> None:
+    """The frontier, as ``specgrid report`` has it, into a file."""
+    from specgrid.cli._charts import frontier as chart
+
+    before, after = document["before"], document["after"]
+    files.save(
+        path,
+        lambda: chart.draw(document, files.WIDTH),
+        f"{before['mean_step_us'] / 1000:.2f} ms a step with {before['num_graphs']:,} "
+        f"graphs today, {after['mean_step_us'] / 1000:.2f} ms with "
+        f"{after['num_graphs']:,} planned",
+    )
 
 
 def _as_flags(message: str) -> str:
@@ -227,7 +263,14 @@ def _as_flags(message: str) -> str:
 class _Task:
     """One server, one workload, one dispatcher: everything that is asked of them."""
 
-    def __init__(self, analysis: Analysis, data: PlanData, dispatcher: str) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        data: PlanData,
+        dispatcher: str,
+        time_limit: float | None = None,
+    ) -> None:
+        self.time_limit = time_limit
         self.analysis = analysis
         self.config = analysis.config
         self.data = data
@@ -255,6 +298,25 @@ class _Task:
             **self._common(),
         )
 
+    def default(self) -> CaptureValue | None:
+        """What vLLM's own list would do; None where the server has it already."""
+        config = self.config
+        if (
+            config.cudagraph_capture_sizes is None
+            and config.max_cudagraph_capture_size is None
+        ):
+            return None
+        plain = replace(
+            config, cudagraph_capture_sizes=None, max_cudagraph_capture_size=None
+        )
+        return evaluate_captures(
+            analyse(plain).runner_sizes,
+            self.data.workload,
+            self.data.costs,
+            dispatcher=dispatcher_in_force(config),
+            **self._common(),
+        )
+
     def evaluate(self, sizes: list[int], graphs: list[tuple[int, int]]) -> CaptureValue:
         """What any captures do, through the plan's dispatcher."""
         return evaluate_captures(
@@ -271,13 +333,20 @@ class _Task:
     ) -> tuple[CapturePlan, str]:
         """The plan, and how its size was chosen."""
 
-        def solve(limits: Budget) -> CapturePlan:
+        begin = time.monotonic()
+
+        def solve(limits: Budget, share: float = 1.0) -> CapturePlan:
+            left = None
+            if self.time_limit is not None:
+                left = share * self.time_limit - (time.monotonic() - begin)
+                left = max(left, 1e-3)
             return plan_captures(
                 self.data.workload,
                 self.data.costs,
                 budget=limits,
                 dispatcher=self.dispatcher,
                 forced_sizes=list(forced),
+                time_limit_s=left,
                 **self._common(),
             )
 
@@ -286,7 +355,7 @@ class _Task:
             return solve(budget), "the best within the budget"
         most = before.num_graphs or None
         try:
-            best = solve(Budget(graphs=most, full_coverage=budget.full_coverage))
+            best = solve(Budget(graphs=most, full_coverage=budget.full_coverage), 0.5)
         except ConfigError:
             # Coverage can need more graphs than the server has today.
             best = solve(budget)
@@ -447,11 +516,20 @@ def to_document(
                 for s in data.sources
             ],
             "num_steps": data.num_steps,
+            "load": [
+                [query_len, num_reqs, weight]
+                for (query_len, num_reqs), weight in sorted(
+                    data.workload.decode.items()
+                )
+            ],
             "observed": data.observed,
             "kv_bytes_per_token": per_token,
             "files": [report.to_dict() for report in data.reports],
         },
         "before": _value_document(before, per_token),
+        "default": None
+        if (default := task.default()) is None
+        else _value_document(default, per_token),
         "after": _value_document(plan.value, per_token),
         "plan": {
             "dispatcher": plan.dispatcher,
@@ -656,7 +734,7 @@ def _render_plan(document: dict[str, Any], out: Printer) -> None:
     proof = (
         "proven optimal"
         if plan["optimal"]
-        else f"at most {plan['gap']:.2%} from optimal (search was capped)"
+        else f"at most {plan['gap']:.2%} from optimal (the search was cut short)"
     )
     out.heading(f"Plan for the {plan['dispatcher']} dispatcher: {proof}")
     out.paragraph(plan["chosen"], bullet="")

@@ -22,12 +22,14 @@ from specgrid._tune import TunedSchedule, tune_schedule
 from specgrid._tune_captures import JointPlan, tune_with_captures
 from specgrid._tune_cases import next_points
 from specgrid._version import __version__
+from specgrid.cli._charts import files
 from specgrid.cli._input import serve_command
 from specgrid.cli._numbers import NumberList
 from specgrid.cli._output import Printer, print_json, ranges_text, runs
 from specgrid.cli._plan_data import drafter_of
 from specgrid.cli._speculation import raw_settings, speculative_config
 from specgrid.cli._tune_data import TuneData, gather
+from specgrid.cli._tune_grid import grid_of, throughput_of
 from specgrid.io.costs import read_costs
 from specgrid.io.vllm_config import ServeConfig
 
@@ -121,6 +123,7 @@ assumed, and what each number means.
     metavar="FILE",
     help="Step costs by mode for --graphs, as in `specgrid plan`.",
 )
+@files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     config: ServeConfig,
@@ -138,6 +141,7 @@ def command(
     ignore_context: bool,
     graphs: int | None,
     costs_file: str | None,
+    plot: str | None,
     as_json: bool,
 ) -> int:
     """Choose K for every batch and context, in few schedule entries.
@@ -145,6 +149,7 @@ def command(
     Prints the schedule, what it gains over static K and over no speculation, where
     the choice is within noise, what was not measured, and the settings to paste.
     """
+    files.check(plot)
     if costs_file is not None and graphs is None:
         raise ConfigError("--costs prices captures; give --graphs N with it")
     data = gather(
@@ -192,11 +197,26 @@ def command(
     document = _document(config, data, tuned, notes)
     if joint is not None:
         document["captures"] = {"max_graphs": graphs, **_captures(joint)}
+    if plot is not None:
+        _plot(plot, document)
     if as_json:
         print_json(document)
     else:
         _render(document, Printer())
     return 0
+
+
+def _plot(path: str, document: dict[str, Any]) -> None:
+    """Draft tokens by batch and context, as ``specgrid report`` has it, into a file."""
+    from specgrid.cli._charts import heat
+
+    loss = document["loss"]
+    files.save(
+        path,
+        lambda: heat.draw_drafts(document["grid"], files.WIDTH),
+        f"Draft tokens: {len(document['entries'])} entries, "
+        f"{100 * loss['weighted']:.2f} % of time lost",
+    )
 
 
 def _costs(path: str | None, notes: list[str]) -> Costs:
@@ -293,6 +313,8 @@ def _document(
         "partly_measured": _areas(tuned, cells.measured & ~cells.all_k_measured),
         "settings": _settings(config, tuned),
         "captures": None,
+        "grid": grid_of(tuned),
+        "throughput": throughput_of(tuned, data.points),
         "measure_next": [{"batch": b, "context": c, "k": k} for b, c, k in points],
         "notes": [*config.notes, *notes],
     }

@@ -105,6 +105,10 @@ class Seam:
         for namespace, attribute in self._bindings:
             if vars(namespace).get(attribute) is self._wrapper:
                 setattr(namespace, attribute, self.original)
+        if self._wrapper is not None and "." not in self.qualname:
+            # Modules imported since then took the wrapper for the function.
+            for namespace in _holders(self.qualname, self._wrapper):
+                setattr(namespace, self.qualname, self.original)
         self._bindings.clear()
         self.original = None
         self._wrapper = None

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan within a time: good, within its budget, and honest about how good."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from specgrid import (
+    Budget,
+    ConfigError,
+    Costs,
+    Workload,
+    evaluate_captures,
+    plan_captures,
+)
+
+COSTS = Costs.linear(100, 1, 30, 900)
+PRICED = Costs.linear(100, 1, 30, 900, graph_bytes=[(1, 1 << 20), (4096, 9 << 20)])
+
+
+def load(most: int) -> Workload:
+    return Workload(
+        {(1, n): 1.0 + (n * 7919) % 101 for n in range(1, most + 1)}, floor=0
+    )
+
+
+@pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
+def test_a_long_solve_ends_in_time_with_its_gap(dispatcher: str) -> None:
+    most = 3000
+    begin = time.monotonic()
+    found = plan_captures(
+        load(most),
+        COSTS,
+        max_num_seqs=most,
+        max_num_batched_tokens=most,
+        budget=Budget(graphs=400, full_coverage=False),
+        dispatcher=dispatcher,
+        time_limit_s=0.4,
+    )
+    assert time.monotonic() - begin < 30  # generous: the machine may be busy
+    worth = evaluate_captures(
+        found.sizes,
+        load(most),
+        COSTS,
+        graphs=found.graphs or None,
+        max_num_seqs=most,
+        max_num_batched_tokens=most,
+        dispatcher=dispatcher,
+    )
+    assert worth.num_graphs == found.value.num_graphs <= 400
+    assert worth.mean_step_us == found.mean_step_us
+    if not found.optimal:
+        assert 0 < found.gap < 0.2
+        assert "solving stopped after 0.4 seconds" in found.notes[-1]
+
+
+def small(limit: float | None, **budget: Any) -> Any:
+    return plan_captures(
+        load(40),
+        COSTS if "graphs" in budget else PRICED,
+        max_num_seqs=40,
+        budget=Budget(full_coverage=False, **budget),
+        time_limit_s=limit,
+    )
+
+
+@pytest.mark.parametrize("budget", [{"graphs": 12}, {"bytes": 60 << 20}])
+def test_the_gap_is_true(backend: Any, budget: dict[str, Any]) -> None:
+    best = small(None, **budget)
+    assert best.optimal
+    hasty = small(1e-9, **budget)
+    assert best.mean_step_us <= hasty.mean_step_us
+    floor = hasty.mean_step_us * (1 - hasty.gap)
+    assert floor <= best.mean_step_us * (1 + 1e-9)
+    ample = small(600, **budget)
+    assert (ample.sizes, ample.optimal, ample.notes) == (best.sizes, True, best.notes)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("inf"), float("nan"), "soon", True])
+def test_limits_that_are_no_time_are_refused(limit: Any) -> None:
+    with pytest.raises(ConfigError, match="number of seconds above 0"):
+        small(limit, graphs=3)
+
+
+def test_a_budget_that_nothing_fits_is_still_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="needs at least"):
+        plan_captures(
+            load(40), COSTS, max_num_seqs=40, budget=Budget(graphs=1),
+            forced_sizes=[1, 2, 3, 40], time_limit_s=5,
+        )  # fmt: skip
