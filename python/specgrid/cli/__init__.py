@@ -138,6 +138,12 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except OSError as error:
         return _fail(_system_error(error))
+    except ImportError as error:
+        from specgrid._backend import BackendError
+
+        if not isinstance(error, BackendError):
+            raise
+        return _fail(str(error))
     except MemoryError:
         return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
