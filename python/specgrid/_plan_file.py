@@ -24,7 +24,10 @@ MAX_ENTRIES = 1 << 20
 
 
 def write_plan(path: Path, plan: dict[str, Any]) -> None:
-    """Writes a plan so that no reader ever sees half of it."""
+    """Writes a plan so that no reader ever sees half of it.
+
+    A link stays a link, and what is no file (a pipe, /dev/stdout) is written to.
+    """
     text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
     write_whole(path, text.encode())
 

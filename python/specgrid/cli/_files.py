@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results into files: whole or not at all, and a sentence when that fails."""
+"""Result files of commands: written whole, refused in one line."""
 
 from __future__ import annotations
 

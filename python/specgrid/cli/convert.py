@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,9 @@ import click
 
 from specgrid._errors import CONTEXT_INFINITY, ConfigError
 from specgrid._schedule import Schedule
+from specgrid.cli._input import read_standard_input
 from specgrid.cli._output import print_json
+from specgrid.io.vllm_command import short
 
 _FORMS = ("vllm", "tensorrt-llm", "sglang")
 _MAX_BYTES = 64 * 2**20
@@ -96,13 +97,13 @@ def command(
 def _load(text: str) -> Any:
     """JSON from the argument itself, from a file, or from standard input."""
     if text == "-":
-        text = sys.stdin.read(_MAX_BYTES)
+        text = read_standard_input()
     elif not text.lstrip().startswith(("[", "{")):
         try:
             with Path(text).open(encoding="utf-8") as file:
                 text = file.read(_MAX_BYTES)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{text}: cannot be read: {error}") from None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{short(text)}: cannot be read: {error}") from None
     try:
         return json.loads(text, object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:
