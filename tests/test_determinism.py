@@ -72,10 +72,8 @@ def test_output_is_the_same_bytes_every_time(tmp_path: Path) -> None:
         output_of(backend, hash_seed, tmp_path)
         for backend, hash_seed in [
             ("native", "0"),
-            ("native", "1"),
-            ("native", "random"),
-            ("reference", "0"),
-            ("reference", "4294967295"),
+            ("native", "4294967295"),
+            ("reference", "random"),
         ]
     }
     assert len(outputs) == 1
