@@ -25,6 +25,7 @@ from specgrid._plan_value import CaptureValue
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis, analyse, steps_text
 from specgrid.cli._charts import files
+from specgrid.cli._files import check_target
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
@@ -42,6 +43,8 @@ from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig
 
 SCHEMA_VERSION = 1
+#: Begins the note of a saved plan that names what was assumed.
+ASSUMED = "assumed, not measured"
 #: Without a budget: the smallest plan whose mean step is this close to the best.
 GOOD_ENOUGH = 0.01
 MAX_FRONTIER_SHOWN = 24
@@ -183,6 +186,7 @@ def command(
     Shows what the server's captures do for the workload today and what the plan
     would do, the flags to paste, what each size is worth, and what was assumed.
     """
+    check_target(save, "--save")
     files.check(plot)
     check_plannable(config)
     analysis = analyse(config)
@@ -208,7 +212,7 @@ def command(
             plan, chosen_how = task.plan(budget, forced, before)
         except ConfigError as error:
             if not same_size:
-                raise ConfigError(_as_flags(str(error))) from error
+                raise
             # The checked list is too small to cover every query length.
             budget = Budget(graphs=budget.graphs, full_coverage=False)
             plan, chosen_how = task.plan(budget, forced, before)
@@ -216,6 +220,7 @@ def command(
         # Solves many times over, so only where once was quick enough.
         stability = stability and (time_limit is None or plan.optimal)
         shift = plan.eager_shift_range() if stability else None
+    plan = _labelled(plan, data)
     if save is not None:
         plan.save(save)
     document = to_document(
@@ -234,6 +239,15 @@ def command(
     else:
         render(document, Printer())
     return 1 if problems else 0
+
+
+def _labelled(plan: CapturePlan, data: PlanData) -> CapturePlan:
+    """The plan with what nobody measured among its notes, so that its file has it."""
+    guesses = [f"{s.name} ({s.text})" for s in data.sources if s.assumed]
+    notes = [*plan.notes, *(n for n in data.notes if n not in plan.notes)]
+    if guesses:
+        notes.append(f"{ASSUMED}: {'; '.join(guesses)}")
+    return replace(plan, assumed=plan.assumed or bool(guesses), notes=tuple(notes))
 
 
 def _plot(path: str, document: dict[str, Any]) -> None:
@@ -598,7 +612,10 @@ def _notes(task: _Task, plan: CapturePlan) -> list[str]:
     notes += [
         note
         for note in plan.notes
-        if not note.startswith(("workload assumed", "costs assumed", "costs FULL"))
+        if note not in data.notes
+        and not note.startswith(
+            ("workload assumed", "costs assumed", "costs FULL", ASSUMED)
+        )
     ]
     method = config.speculative_method
     if config.num_speculative_tokens and not task.drafter and method not in NO_DRAFTER:

@@ -140,6 +140,18 @@ def read_workload_table(path: str | Path) -> StepCounts:
             if row.get("num_reqs"):
                 query_len = cell(row, "query_len", name, line)
                 num_reqs = cell(row, "num_reqs", name, line)
+                if row.get("num_tokens"):
+                    num_tokens = cell(row, "num_tokens", name, line)
+                    if num_tokens != query_len * num_reqs:
+                        refuse(
+                            f"num_tokens is {num_tokens:g}, but query_len {query_len:g}"
+                            f" x num_reqs {num_reqs:g} is {query_len * num_reqs:g}; "
+                            "leave num_tokens empty there, or num_reqs where a prefill "
+                            "is in the step",
+                            "inconsistent",
+                            name,
+                            line,
+                        )
                 _add_uniform(steps, query_len, num_reqs, share, name, line)
             else:
                 num_tokens = cell(row, "num_tokens", name, line)
