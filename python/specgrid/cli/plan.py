@@ -303,7 +303,7 @@ def _as_flags(message: str) -> str:
 
     def mebibytes(match: re.Match[str]) -> str:
         # Up, so that the amount named is enough.
-        tenths = math.ceil(float(match[1].replace(",", "")) / (1 << 20) * 10)
+        tenths = math.ceil(float(match[1].replace(",", "")) / (1 << 20) * 10 - 1e-5)
         return f"{tenths / 10:,.1f} MiB".replace(".0 MiB", " MiB")
 
     message = re.sub(r"(\d[\d,]*(?:\.\d+)?(?:e\+?\d+)?) bytes", mebibytes, message)
