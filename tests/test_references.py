@@ -50,6 +50,10 @@ LADDERS = {
 LADDER = _core.LadderProblem(**LADDERS)
 LIMITS = ints(3, 9, -1)
 LIST_ROWS = [[1, 8, 3], [9, 16, 1]]
+NOTHING = np.empty(0)
+POINTS = [(ints(1, 4), ints(0, 0), np.array([10.0, 20.0 + k])) for k in range(2)]
+TOKENS = np.array([[1.0], [1.7]])
+COSTS = np.array([[1.0, 2.0], [3.0, 1.0]])
 
 
 def refused(call: Callable[[], Any]) -> Any:
@@ -108,11 +112,26 @@ CASES: dict[str, Callable[[], Any]] = {
     "SharedProblem.frontier": lambda: PROBLEM.frontier(4, 1, -1.0),
     "SharedProblem.unlimited": lambda: PROBLEM.unlimited(1, -1.0),
     "SharedProblem.labels": lambda: PROBLEM.labels(LIMITS, 8, -1.0),
+    "SharedProblem.rough": lambda: PROBLEM.rough(LIMITS, -1.0),
     "SharedProblem.least": lambda: PROBLEM.least(),
     "LadderProblem": lambda: _core.LadderProblem(**LADDERS),
     "LadderProblem.frontier": lambda: LADDER.frontier(4, False, 1, -1.0),
     "LadderProblem.labels": lambda: LADDER.labels(LIMITS, 8, -1.0),
+    "LadderProblem.rough": lambda: LADDER.rough(LIMITS, -1.0),
     "LadderProblem.least": lambda: LADDER.least(),
+    "tune_surface": lambda: _core.tune_surface(
+        *POINTS[0], np.array([1.0, 2.5]), ints(0), 1
+    ),
+    "tune_grid": lambda: _core.tune_grid(
+        POINTS, TOKENS, 4, ints(0), NOTHING, NOTHING, NOTHING, 1e9, 0.5, 4, 4, 1
+    ),
+    "tune_report": lambda: _core.tune_report(
+        POINTS, TOKENS[None], 4, ints(0), NOTHING, NOTHING, NOTHING,
+        np.zeros((4, 1), np.int32), 1,
+    ),
+    "compress_line": lambda: _core.compress_line(COSTS, 2, False),
+    "compress_bands": lambda: _core.compress_bands(COSTS[None], 2, False, 1),
+    "tune_joint": lambda: _core.tune_joint(np.ones(2), COSTS, COSTS, 0.0, 1),
     "another kind of array": lambda: refused(
         lambda: _core.check_rows(ROWS.astype(float), 1)
     ),
@@ -132,8 +151,9 @@ def test_every_name_of_the_core_has_a_case() -> None:
 
 
 def watched() -> list[int]:
-    items = [None, True, False, ROWS, LOOKUP, GRAPHS, PROBLEM, LADDER, EMPTY, LIMITS,
-             LIST_ROWS, *SHARED.values(), *LADDERS.values(), *range(17)]  # fmt: skip
+    items: list[Any] = [None, True, False, *range(17)]
+    items += [ROWS, LOOKUP, GRAPHS, PROBLEM, LADDER, EMPTY, LIMITS, LIST_ROWS]
+    items += [NOTHING, TOKENS, COSTS, *SHARED.values(), *LADDERS.values()]
     return [sys.getrefcount(item) for item in items]
 
 

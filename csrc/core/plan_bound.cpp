@@ -144,17 +144,31 @@ PriceSearch search_prices(const PlanDag& dag, const Resources& limits,
     if (limit[r] == kNoLimit) continue;
     unit[r] = time_scale / std::max(static_cast<double>(limit[r]), 1.0);
   }
-  // High prices first: they find something within the limits, if only that.
-  constexpr int kHighest = 8;
-  for (int exponent = kHighest; exponent >= -24; --exponent) {
-    if (exponent < kHighest && stop && stop()) {
-      search.stopped = true;
-      return search;
-    }
+  auto attempt_at = [&](int exponent) {
     Prices prices{};
     for (std::size_t r = 0; r < 3; ++r)
       prices[r] = std::ldexp(unit[r], exponent);
-    attempt(prices);
+    return attempt(prices);
+  };
+  // The highest price finds something within the limits, if only that; halving
+  // then comes near the best price in few passes, should there be time for few.
+  constexpr int kHighest = 8;
+  constexpr int kLowest = -24;
+  attempt_at(kHighest);
+  for (int low = kLowest, high = kHighest; high - low > 1;) {
+    if (stop && stop()) {
+      search.stopped = true;
+      return search;
+    }
+    const int middle = low + (high - low) / 2;
+    (within(attempt_at(middle).used, limits) ? high : low) = middle;
+  }
+  for (int exponent = kLowest; exponent < kHighest; ++exponent) {
+    if (stop && stop()) {
+      search.stopped = true;
+      return search;
+    }
+    attempt_at(exponent);
   }
   // Subgradient steps from the best of them: raise the price of what is
   // overspent, lower that of what is left over.

@@ -3,7 +3,7 @@
 
 `SPECGRID_BACKEND` is `native` (fail loudly without the extension), `reference`,
 or `auto` (the default: native, and without it the reference with one warning
-that names the reason). The choice is made once, on first use or import.
+that names the reason). The choice is made once, on first use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ _MODULES = {NATIVE: "specgrid._core", REFERENCE: "specgrid._reference"}
 fallback_reason = ""
 
 
+class BackendError(ImportError):
+    """`SPECGRID_BACKEND` asks for what is not there."""
+
+
 def _load(name: str) -> ModuleType:
     return importlib.import_module(_MODULES[name])
 
@@ -32,7 +36,7 @@ def _choose() -> tuple[str, ModuleType]:
     global fallback_reason
     wanted = os.environ.get("SPECGRID_BACKEND", "auto") or "auto"
     if wanted not in ("auto", NATIVE, REFERENCE):
-        raise ImportError(
+        raise BackendError(
             f"SPECGRID_BACKEND={wanted!r} is not known; "
             "use native, reference or auto (the default)"
         )
@@ -42,7 +46,7 @@ def _choose() -> tuple[str, ModuleType]:
         return NATIVE, _load(NATIVE)
     except ImportError as error:
         if wanted == NATIVE:
-            raise ImportError(
+            raise BackendError(
                 f"SPECGRID_BACKEND=native, but the extension does not load: {error}; "
                 "reinstall specgrid with a C++20 compiler at hand"
             ) from error
@@ -57,18 +61,29 @@ def _choose() -> tuple[str, ModuleType]:
         return REFERENCE, _load(REFERENCE)
 
 
-_name, _module = _choose()
+# Settled on first use.
+_name: str | None = None
+_module: ModuleType | None = None
+
+
+def _settle() -> ModuleType:
+    global _name, _module
+    _name, _module = _choose()
+    return _module
 
 
 # The two modules have the same names and signatures, which a type checker
 # cannot be told; tests compare them call by call.
 def active() -> Any:
     """The module in force: `specgrid._core` or `specgrid._reference`."""
-    return _module
+    return _module or _settle()
 
 
 def name() -> str:
     """The name of the back end in force: "native" or "reference"."""
+    if _name is None:
+        _settle()
+    assert _name is not None
     return _name
 
 

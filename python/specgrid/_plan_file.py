@@ -25,7 +25,10 @@ MAX_ENTRIES = 1 << 20
 
 
 def write_plan(path: str | Path, plan: dict[str, Any]) -> None:
-    """Writes a plan so that no reader ever sees half of it."""
+    """Writes a plan so that no reader ever sees half of it.
+
+    A link stays a link, and what is no file (a pipe, /dev/stdout) is written to.
+    """
     if not str(path):
         raise ConfigError("the name of the plan is empty; name the file to write")
     text = json.dumps(plan, indent=1, allow_nan=False) + "\n"

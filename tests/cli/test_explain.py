@@ -391,7 +391,7 @@ def test_version_and_help_teach(specgrid: Run) -> None:
     assert "explain" in text
     assert "-- vllm serve MODEL" in text
     help_text = specgrid("explain", "--help").out
-    for word in ("--rule", "--config", "--gpu", "Examples", "docs/explain.md"):
+    for word in ("--rule", "--config", "--gpu", "Examples", "calling shell"):
         assert word in help_text
 
 

@@ -244,3 +244,12 @@ def test_long_input_takes_linear_time_and_short_messages(text: str) -> None:
 def test_a_text_says_where_it_came_from() -> None:
     raw = parse_text("max-num-seqs: 3", "standard input")
     assert raw.values["max_num_seqs"].origin == "standard input: max-num-seqs"
+
+
+def test_convert_reads_what_is_there_or_says_why_not(specgrid: Run) -> None:
+    rows = "[[1, 8, 2]]"
+    assert specgrid("convert", "-", "--to", "vllm", stdin=rows).err.count("\n") <= 1
+    for text in ("\x00", "no\x1b[31msuch", "/tmp"):
+        result = specgrid("convert", text, "--to", "vllm")
+        assert (result.status, result.err.count("\n")) == (2, 1)
+        assert "\x1b" not in result.err

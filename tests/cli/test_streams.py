@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from specgrid._plan_file import write_plan
 from specgrid.cli._analysis import analyse
 from specgrid.cli._layout import stacked_lines, table_lines
 from specgrid.cli._output import Printer
@@ -164,3 +166,18 @@ def test_colour_can_be_forced(specgrid: Run, monkeypatch: pytest.MonkeyPatch) ->
     assert "\x1b[" not in specgrid(*words).out
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[" in specgrid(*words).out
+
+
+def test_a_plan_written_to_a_pipe_or_a_link_leaves_it_one(tmp_path: Path) -> None:
+    plan = {"format": "specgrid-plan"}
+    pipe, link, file = (tmp_path / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_plan(pipe, plan)
+    assert json.loads(os.read(reader, 1000)) == plan
+    os.close(reader)
+    assert pipe.is_fifo()
+    link.symlink_to(file)
+    write_plan(link, plan)
+    assert link.is_symlink()
+    assert json.loads(file.read_text()) == plan

@@ -57,12 +57,13 @@ FAULTS = [
           "return widest;", "the inferred maximum is not doubled"),
     Fault("capture", "if (size <= max_size - short_by)",
           "if (size < max_size - short_by)", "aligned sizes stop one early"),
-    Fault("graphs", "if (tokens > limit_ || reqs > config_.max_num_seqs) continue;",
-          "if (tokens > limit_) continue;", "graphs of more requests than can be"),
-    Fault("graphs", "if (tokens == last_[i]) continue;", "",
+    Fault("graphs", "if (last > most_reqs) break;",
+          "if (last > most_reqs + 1) break;", "graphs of more requests than can be"),
+    Fault("graphs", "if (gap <= 0) continue;", "if (gap < 0) continue;",
           "the same graph is captured twice"),
-    Fault("graphs", "if (widest > ladder.back()) needed.back() = true;", "",
-          "the largest graph of a wide tier is dropped"),
+    Fault("graphs", "std::lower_bound(ladder.begin(), ladder.end() - 1, widest)",
+          "std::lower_bound(ladder.begin(), ladder.end() - 1, 0)",
+          "the graph of the widest step is dropped"),
     Fault("dispatch", "level_below_[static_cast<std::size_t>(shape)] < tokens",
           "level_below_[static_cast<std::size_t>(shape)] <= tokens",
           "the shared ladder looks one size too far"),
@@ -108,7 +109,8 @@ def run(command: list[str], seconds: float) -> int:
 def prepare() -> None:
     source = WORK / "source"
     shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(ROOT / "csrc", source / "csrc")
+    # Fresh times: a fault of an earlier run must not stay built.
+    shutil.copytree(ROOT / "csrc", source / "csrc", copy_function=shutil.copy)
     for name in ("CMakeLists.txt", "CMakePresets.json"):
         shutil.copy2(ROOT / name, source / name)
     status = run(

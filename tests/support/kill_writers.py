@@ -31,7 +31,7 @@ def command(what: str, target: Path, turn: int) -> None:
         words = ["plan", "--no-stability", "--graphs", str(20 + turn % 2 * 10)]
         words += ["--save", str(target), *SERVER]
     else:
-        words = ["report", "-o", str(target), "--max-num-seqs", str(64 + turn % 2)]
+        words = ["report", str(target), "--max-num-seqs", str(64 + turn % 2)]
     status = run(words)
     if status not in (0, 1):
         os._exit(3)
@@ -68,13 +68,17 @@ def main(what: str, target: Path, rounds: int, seed: int) -> None:
     begin = time.perf_counter()
     command(what, target, 0)
     duration = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for turn in range(8):
+        write_whole(target, whole[turn % 2])
+    write = (time.perf_counter() - begin) / 8
     choose = random.Random(seed)
     seen = {"rounds": rounds, "killed": 0, "torn": 0, "new": 0, "left": 0}
     state = target.read_bytes()
     for turn in range(rounds):
 
         def whole_command(turn: int = turn) -> None:
-            command(what, target, turn)
+            command(what, target, turn // 2)
 
         def writes_only(turn: int = turn) -> None:
             while True:
@@ -82,9 +86,9 @@ def main(what: str, target: Path, rounds: int, seed: int) -> None:
                 write_whole(target, whole[turn % 2])
 
         if turn % 2:
-            killed = kill_one(whole_command, choose.uniform(0, 1.2 * duration))
+            killed = kill_one(whole_command, choose.uniform(0, 2 * duration))
         else:
-            killed = kill_one(writes_only, choose.uniform(0, 0.01))
+            killed = kill_one(writes_only, choose.uniform(0, 6 * write + 0.005))
         after = target.read_bytes()
         seen["killed"] += killed
         seen["torn"] += after not in whole

@@ -3,6 +3,8 @@
 
 Each command lives in a module of its own that defines ``command``. What they share is
 in ``_input`` (how a server is described) and ``_output`` (how results are printed).
+Only what is given counts: variables of the calling shell are not looked at.
+
 Exit status: 0 all is well, 1 a problem was found, 2 the input was bad (one line on
 standard error, no traceback).
 """
@@ -62,8 +64,10 @@ Every command takes a server the way you already have it:
 
 \b
   specgrid explain -- vllm serve MODEL --max-num-seqs 256 ...   a pasted command
-  specgrid explain --config serve.yaml                          vLLM's settings file
+  specgrid explain --config FILE     vLLM's settings, a script, a container manifest
   specgrid explain --max-num-seqs 256 --spec-tokens 5 ...       flags alone
+
+Only what is given counts: variables of the calling shell are not looked at.
 
 Exit status: 0 all is well, 1 a problem was found, 2 bad input.
 """
@@ -138,12 +142,13 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except OSError as error:
-        if error.filename is not None:
-            name = os.fsdecode(error.filename)
-            return _fail(f"{name}: {error.strerror}; nothing was written there")
-        # No file is named, so it is the output that could not be written.
-        _streams.silence(sys.stdout)
-        return _fail(f"cannot write the result: {error.strerror or error}")
+        return _fail(_system_error(error))
+    except ImportError as error:
+        from specgrid._backend import BackendError
+
+        if not isinstance(error, BackendError):
+            raise
+        return _fail(str(error))
     except MemoryError:
         return _fail("there is not enough memory for this; ask for less at once")
     except ValueError as error:
@@ -154,6 +159,15 @@ def run(arguments: Sequence[str]) -> int:
             return _fail(str(error))
         raise
     return result if isinstance(result, int) else 0
+
+
+def _system_error(error: OSError) -> str:
+    """One line for what the system refused: a full disk, a folder, a closed pipe."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}; nothing was written there"
+    _streams.silence(sys.stdout)
+    return f"the output could not be written: {reason}"
 
 
 def _fail(message: str, prefix: str = "specgrid") -> int:

@@ -85,13 +85,17 @@ def _draw_legend(entries: Sequence[tuple[str, Style, str]], out: Printer) -> Non
 
 
 def _scale(columns: int, widest: int) -> str:
-    """Batch numbers over their cells: the first, the last, some between."""
+    """Batch numbers over their cells: the first, the last, and some between.
+
+    >>> _scale(4, 4), _scale(16, 16)
+    ('1  4', '1 3 5 7 9 11  16')
+    """
     text = [" "] * columns
     step = max(1, columns // 6)
-    for i in [*range(0, columns - step // 2, step), columns - 1]:
-        batch = -(-(i * widest) // columns) + 1 if i < columns - 1 else widest
-        number = str(batch)
+    for i in [0, columns - 1, *range(step, columns - 1, step)]:
+        number = str(widest if i == columns - 1 else -(-(i * widest) // columns) + 1)
         start = min(i, columns - len(number))
-        if start >= 0 and all(c == " " for c in text[max(start - 1, 0) : start]):
+        around = text[max(start - 1, 0) : start + len(number) + 1]
+        if start >= 0 and all(c == " " for c in around):
             text[start : start + len(number)] = number
-    return "".join(text[:columns])
+    return "".join(text)

@@ -31,16 +31,18 @@ def check_target(path: str | os.PathLike[str] | None, flag: str) -> None:
     name = os.fspath(path)
     if not name:
         raise ConfigError(f"{flag} is empty; name a file to write")
-    target = Path(os.path.realpath(name))
+    target = Path(name)
     if target.is_dir():
         raise ConfigError(f"{flag} {name}: Is a directory; name a file in it")
-    if not target.parent.exists():
+    # An open pipe's own name, as /dev/stdout has, leads to no folder.
+    beside = target if target.exists() else Path(os.path.realpath(name)).parent
+    if not beside.exists():
         raise ConfigError(
             f"{flag} {name}: No such file or directory; make its folder first"
         )
-    if not target.parent.is_dir():
+    if beside is not target and not beside.is_dir():
         raise ConfigError(f"{flag} {name}: Not a directory; name a file in a folder")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
+    if not os.access(beside, os.W_OK):
         raise ConfigError(
             f"{flag} {name}: Permission denied; name a file you may write to"
         )

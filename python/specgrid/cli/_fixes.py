@@ -20,16 +20,12 @@ MAX_SIZES_SHOWN = 64
 
 
 class Proposal(NamedTuple):
-    """Flags to write, batches they leave without a FULL graph, and the server."""
+    """Flags to write, how many decode batches they leave without a FULL graph, and
+    the server with them."""
 
     flags: str
     missed: int
     analysis: Analysis
-
-    @property
-    def num_sizes(self) -> int:
-        """How many sizes the flags capture."""
-        return len(self.analysis.sizes or ())
 
 
 def covering_flags(analysis: Analysis) -> Proposal | None:
@@ -44,7 +40,7 @@ def covering_flags(analysis: Analysis) -> Proposal | None:
             tried = analyse(changed)
         except ConfigError:
             continue
-        if tried.coverage is None or tried.sizes is None:
+        if tried.coverage is None:
             continue
         proposal = Proposal(flags, len(tried.coverage.missed), tried)
         if best is None or proposal.missed < best.missed:

@@ -26,14 +26,15 @@ _SERVER_OPTIONS: list[Callable[[Any], Any]] = [
         "--config",
         "config_file",
         metavar="FILE",
-        help="vLLM's YAML, the same as JSON, or a script with the command; - for "
-        "standard input.",
+        help="vLLM's YAML or JSON, a script or a container manifest with the command; "
+        "- for standard input.",
     ),
     click.option(
         "--num-speculative-tokens",
         "num_speculative_tokens",
         metavar="K",
-        help="Draft tokens, where no --speculative-config is at hand.",
+        help="Draft tokens, over whatever the rest says; vLLM's own flag is "
+        "--spec-tokens.",
     ),
     click.option(
         "--schedule",
@@ -132,8 +133,8 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         options.pop("device_memory_gib"),
         options.pop("platform_ceiling"),
     )
-    ctx.meta["specgrid.device"] = device
     config_text = None
+    ctx.meta["specgrid.device"] = device
     if config_file == "-":
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")

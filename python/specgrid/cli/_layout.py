@@ -30,7 +30,7 @@ def table_lines(
     >>> table_lines(["name", "n"], [["one two", "1"]], ["n"])
     (['name     n'], ['one two  1'])
     >>> table_lines(["name", "n"], [["one two", "1"]], ["n"], width=8)
-    (['name  n'], ['one   1', 'two'])
+    (['name   n'], ['one    1', 'two'])
     """
     table = [list(columns), *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(columns))]

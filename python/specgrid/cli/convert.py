@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
 
 from specgrid._errors import CONTEXT_INFINITY, ConfigError, json_fault
 from specgrid._schedule import Schedule
+from specgrid.cli._input import read_standard_input
 from specgrid.cli._output import print_json
 from specgrid.io._source import read_text
+from specgrid.io._types import DataError
+from specgrid.io.vllm_command import short
 from specgrid.io.vllm_config import load
 
 _FORMS = ("vllm", "tensorrt-llm", "sglang")
@@ -98,11 +100,15 @@ def _load(text: str, source: str) -> Any:
     """JSON from the argument itself, from a file, or from standard input."""
     name: str | None = None
     if text == "-":
-        text = sys.stdin.read(_MAX_BYTES)
+        text = read_standard_input()
     elif not text.strip():
         raise ConfigError("the schedule is empty; give JSON, a file, or - for input")
     elif not text.lstrip().startswith(("[", "{")):
-        name, text = text, read_text(text, _MAX_BYTES)
+        name = text
+        try:
+            text = read_text(text, _MAX_BYTES)
+        except DataError as error:
+            raise ConfigError(f"{short(name)}: {error.message}") from None
     try:
         return json.loads(text, object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:

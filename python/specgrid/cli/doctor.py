@@ -138,6 +138,7 @@ def _render_server(server: dict[str, Any], out: Printer) -> None:
 
 
 def _package(problems: list[str]) -> dict[str, Any]:
+    backend = _backend.name()  # settles it, and with it the reason below
     if _backend.fallback_reason:
         problems.append(
             f"the native core does not load ({_backend.fallback_reason}); the plug-in "
@@ -145,7 +146,7 @@ def _package(problems: list[str]) -> dict[str, Any]:
         )
     return {
         "version": __version__,
-        "backend": _backend.name(),
+        "backend": backend,
         "fallback_reason": _backend.fallback_reason,
         "python": sys.version.split()[0],
         "executable": sys.executable,

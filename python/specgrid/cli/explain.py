@@ -43,8 +43,8 @@ Examples:
   specgrid explain --config serve.yaml --gpu b200
   specgrid explain --max-cudagraph-capture-size 544 -- vllm serve ...   try a change
 
-Flags before `--` are laid over the pasted command. Nothing is downloaded or started.
-The JSON document is described in docs/explain.md.
+Flags before `--` are laid over the pasted command. Nothing is downloaded or started,
+and variables of the calling shell are not looked at.
 """
 
 

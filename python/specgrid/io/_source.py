@@ -50,8 +50,8 @@ def _open(name: str | Path) -> tuple[BufferedIOBase, IO[bytes], int | None]:
     path = Path(name)
     try:
         raw = path.open("rb")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
         refuse(f"cannot be opened: {reason}", "unreadable", str(path))
     try:
         size = path.stat().st_size if path.is_file() else None

@@ -68,6 +68,7 @@ def register(*, publish: bool = True) -> None:
         _log.info("%s", _reason)
         return
     start = time.perf_counter()
+    _backend.active()  # a core that does not load is said here, before any seam
     _publishing = publish
     if publish:
         if _counters.is_first():

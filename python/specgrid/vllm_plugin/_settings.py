@@ -16,13 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from specgrid._plugin_settings import AGGREGATES, KEYS, POLICIES, RULES
+
 from . import _log
 
 KEY: Final = "specgrid"
-
-POLICIES: Final = ("reachable", "per-query-length", "vllm")
-RULES: Final = ("vllm-0.33", "keep-max")
-AGGREGATES: Final = ("mean", "median", "max")
 
 _ENVIRONMENT: Final = {"policy": "SPECGRID_POLICY", "rule": "SPECGRID_RULE"}
 
@@ -134,18 +132,7 @@ def record_environment(vllm_config: Any) -> None:
         record(vllm_config, **found)
 
 
-_KNOWN: Final = frozenset(
-    {
-        "policy",
-        "rule",
-        "schedule",
-        "context_aggregate",
-        "plan",
-        "plan_data",
-        "shadow",
-        "counters",
-    }
-)
+_KNOWN: Final = frozenset({*KEYS, "plan_data"})
 
 
 def _section(vllm_config: Any) -> dict[str, Any]:

@@ -134,8 +134,9 @@ def _covering_text(analysis: Analysis) -> str:
         )
         text += f"; {left} without a FULL graph"
     if analysis.sufficient_max > 2 * config.platform_ceiling:
+        num_sizes = len(proposal.analysis.sizes or ())
         return (
-            f"{lower}{plan}; or, if {proposal.num_sizes} sizes this large fit (6400 "
+            f"{lower}{plan}; or, if {num_sizes} sizes this large fit (6400 "
             f"tokens ran out of memory on an H200, vLLM #54418), {text}"
         )
     return text
