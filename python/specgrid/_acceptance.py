@@ -68,6 +68,7 @@ class Acceptance:
         num_drafts: int | None,
         notes: tuple[str, ...] = (),
     ) -> None:
+        _check_survival(survival)
         self.survival = survival
         self.intervals = intervals
         self._variances = variances  # of tokens_per_step(k), k = 0, 1, ...
@@ -125,25 +126,7 @@ class Acceptance:
             >>> Acceptance.given([0.76, 0.54, 0.39]).survival
             (0.76, 0.54, 0.39)
         """
-        values: list[float] = []
-        for position, value in enumerate(survival, 1):
-            try:
-                number = float(value)
-            except (TypeError, ValueError):
-                number = math.nan
-            if not 0.0 <= number <= 1.0:
-                hint = "; write 0.76 for 76 %" if 1.0 < number <= 100.0 else ""
-                raise ConfigError(
-                    f"acceptance at position {position} must be between 0 and 1, "
-                    f"not {value!r}{hint}"
-                )
-            if values and number > values[-1]:
-                raise ConfigError(
-                    f"acceptance must not rise: position {position} has {number:g} "
-                    f"after {values[-1]:g}; give the probability that the first "
-                    f"{position} drafts all pass, not that draft {position} passes"
-                )
-            values.append(number)
+        values = _check_survival(survival)
         exact = tuple(Interval(v, v) for v in values)
         return cls(tuple(values), exact, (0.0,) * (len(values) + 1), "given", None)
 
@@ -401,6 +384,30 @@ class Acceptance:
             num_drafts,
             tuple(notes),
         )
+
+
+def _check_survival(survival: Iterable[SupportsFloat]) -> list[float]:
+    """Survival values as floats, each a probability and none above the one before."""
+    values: list[float] = []
+    for position, value in enumerate(survival, 1):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 0.0 <= number <= 1.0:
+            hint = "; write 0.76 for 76 %" if 1.0 < number <= 100.0 else ""
+            raise ConfigError(
+                f"acceptance at position {position} must be between 0 and 1, "
+                f"not {value!r}{hint}"
+            )
+        if values and number > values[-1]:
+            raise ConfigError(
+                f"acceptance must not rise: position {position} has {number:g} "
+                f"after {values[-1]:g}; give the probability that the first "
+                f"{position} drafts all pass, not that draft {position} passes"
+            )
+        values.append(number)
+    return values
 
 
 def _known_positions(

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from specgrid._rows import RowsLike
 from specgrid._schedule import Schedule
 
 
-def compress_schedule(schedule: Schedule) -> Schedule:
+def compress_schedule(schedule: Schedule | RowsLike) -> Schedule:
     """Joins neighbouring ranges that schedule the same K: fewer rows, same K.
 
     The strict form is one grid of batch ranges x context ranges, so two batch
@@ -17,15 +18,20 @@ def compress_schedule(schedule: Schedule) -> Schedule:
     To trade accuracy for fewer rows, tune with `max_entries`.
 
     Args:
-        schedule: Any schedule, a dense one included.
+        schedule: Any schedule, or its rows; a dense one included.
 
     Returns:
         A schedule with an equal lookup for every (batch, context).
+
+    Raises:
+        ScheduleError: The rows break a rule.
 
     Example:
         >>> compress_schedule(Schedule([(1, 4, 3), (5, 8, 3), (9, 64, 1)])).to_rows()
         [[1, 8, 3], [9, 64, 1]]
     """
+    if not isinstance(schedule, Schedule):
+        schedule = Schedule(schedule)
     # The schedule's own arrays: a million rows are not made into tuples.
     batches, contexts, table = schedule._batches, schedule._contexts, schedule._k
     new_batch = np.append(True, np.any(table[1:] != table[:-1], axis=1))

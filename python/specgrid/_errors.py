@@ -37,6 +37,19 @@ FIELD = "num_speculative_tokens_per_batch_size"
 Fault = tuple[int, int, int, int, int, int, int]
 
 
+def json_fault(error: Exception) -> str:
+    """What is wrong with a text that is no JSON, without the interpreter's own words.
+
+    >>> json_fault(RecursionError("maximum recursion depth exceeded"))
+    'it is nested too deeply'
+    """
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "set_int_max_str_digits" in str(error):
+        return "a number in it has thousands of digits"
+    return " ".join(str(error).split())[:160]
+
+
 class ConfigError(ValueError):
     """A setting that vLLM, or specgrid, cannot work with.
 

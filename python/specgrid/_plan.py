@@ -15,11 +15,21 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
+import numpy as np
+
 from specgrid._budget import Budget, Drafter
 from specgrid._costs import Costs, shifted
 from specgrid._errors import ConfigError
 from specgrid._plan_file import FORMAT, VERSION, Fields, read_plan, write_plan
-from specgrid._plan_inputs import DISPATCHERS, MODES, Inputs, make_inputs, make_limits
+from specgrid._plan_inputs import (
+    DISPATCHERS,
+    MODES,
+    Floats,
+    Inputs,
+    Int64,
+    make_inputs,
+    make_limits,
+)
 from specgrid._plan_solve import MAX_LABELS, Entry, Solution, Solved, solve
 from specgrid._plan_value import (
     Captures,
@@ -105,7 +115,8 @@ class CapturePlan:
         optimal: Whether no plan within the budget is better.
         gap: How much better one could at most be, as a share of mean_step_us; 0
             when optimal.
-        lower_bound_us: Mean step if every step had a graph of its own size.
+        lower_bound_us: Mean step if every step had a graph of its own size, or what
+            is quicker by the costs: a larger graph, or none. No plan is below.
         eager_us: Mean step without any graph.
         assumed: Whether the workload or the costs are assumed, not measured.
         notes: What was left out or assumed, each a sentence.
@@ -298,7 +309,7 @@ class CapturePlan:
         Args:
             path: File to write; an existing one is replaced in one step.
         """
-        write_plan(Path(path), _to_json(self))
+        write_plan(path, _to_json(self))
 
     @classmethod
     def load(cls, path: str | Path) -> CapturePlan:
@@ -314,7 +325,7 @@ class CapturePlan:
             ConfigError: The file is missing, too large, not a plan, or from a
                 version this one does not know; the message says which.
         """
-        return _from_json(read_plan(Path(path)), str(path))
+        return _from_json(read_plan(path), str(path))
 
 
 def plan_captures(
@@ -429,7 +440,7 @@ def plan_captures(
         eager_us=value(
             inputs, Captures((), () if dispatcher == "direct" else None)
         ).mean_step_us,
-        assumed=workload.assumed or costs.assumed,
+        assumed=(workload.assumed or costs.assumed or costs.eager_penalty_assumed),
         notes=(*inputs.notes, *_time_note(solved, time_limit_s, gap)),
         _inputs=inputs,
     )
@@ -580,16 +591,48 @@ def _frontier_point(inputs: Inputs, solution: Solution) -> FrontierPoint:
 
 
 def _lower_bound(inputs: Inputs) -> float | None:
-    """Mean step if every step had a graph of exactly its size; None if unknown."""
+    """Mean step if every step had the graph that suits it best; None if unknown.
+
+    The best graph is that of the step's own size, unless a larger one, or none at
+    all, is quicker by the costs given.
+    """
     steps, costs = inputs.steps, inputs.costs
+    decode_tokens = (steps.decode_q * steps.decode_n).tolist()
+    mixed_tokens = steps.mixed_t.tolist()
     try:
-        decode = costs.table("full", (steps.decode_q * steps.decode_n).tolist())
-        mixed = costs.table(
-            "piecewise" if inputs.piecewise else "eager", steps.mixed_t.tolist()
-        )
+        decode = costs.table("full", decode_tokens)
+        mixed = steps.mixed_eager
+        if inputs.piecewise:
+            mixed = costs.table("piecewise", mixed_tokens)
     except ConfigError:
         return None
+    full, piecewise = _cheapest_above(inputs)
+    decode = np.minimum(decode, steps.decode_eager)
+    mixed = np.minimum(mixed, steps.mixed_eager)
+    decode = np.minimum(
+        decode, np.minimum(full, piecewise)[_within(full, decode_tokens)]
+    )
+    mixed = np.minimum(mixed, piecewise[_within(full, mixed_tokens)])
     return float(decode @ steps.decode_share + mixed @ steps.mixed_share)
+
+
+def _cheapest_above(inputs: Inputs) -> tuple[Floats, Floats]:
+    """Least FULL and PIECEWISE time of a graph of at least so many tokens."""
+    out = []
+    end = inputs.max_size if inputs.piecewise else 0
+    for largest, us in (
+        (min(inputs.limits.max_decode_tokens, inputs.max_size), inputs.full_us),
+        (end, inputs.piecewise_us),
+    ):
+        padded = np.full(len(us) + 1, math.inf)  # the last: no graph is that large
+        sizes = slice(inputs.min_size, largest + 1)
+        padded[sizes] = us[sizes]
+        out.append(np.minimum.accumulate(padded[::-1])[::-1])
+    return out[0], out[1]
+
+
+def _within(table: Floats, tokens: list[int]) -> Int64:
+    return np.minimum(np.array(tokens, dtype=np.int64), len(table) - 1)
 
 
 def _rebuilt(inputs: Inputs, costs: Costs) -> Inputs:
@@ -661,6 +704,9 @@ def _from_json(data: Mapping[str, Any], path: str) -> CapturePlan:
     if graphs and dispatcher != "direct":
         raise file.fault("graphs", f"is not empty under dispatcher {dispatcher!r}")
     shape = Fields(_object(file, "value"), path)
+    shares = ("full_share", "piecewise_share", "eager_share")
+    if abs(sum(shape.number(share, 1.0) for share in shares) - 1) > 1e-6:
+        raise file.fault("value", f"has {', '.join(shares)} that do not add up to 1")
     return CapturePlan(
         sizes=file.integers("sizes", high=tokens),
         graphs=graphs,
@@ -675,9 +721,9 @@ def _from_json(data: Mapping[str, Any], path: str) -> CapturePlan:
         rule=file.text("rule", ("vllm-0.33",)),
         value=CaptureValue(
             mean_step_us=shape.number("mean_step_us"),
-            full_share=shape.number("full_share"),
-            piecewise_share=shape.number("piecewise_share"),
-            eager_share=shape.number("eager_share"),
+            full_share=shape.number("full_share", 1.0),
+            piecewise_share=shape.number("piecewise_share", 1.0),
+            eager_share=shape.number("eager_share", 1.0),
             padding=shape.number("padding"),
             num_graphs=shape.integer("num_graphs"),
             graph_bytes=shape.number("graph_bytes"),
@@ -685,7 +731,7 @@ def _from_json(data: Mapping[str, Any], path: str) -> CapturePlan:
         ),
         frontier=(),
         optimal=file.flag("optimal"),
-        gap=file.number("gap"),
+        gap=file.number("gap", 1.0),
         lower_bound_us=file.optional_number("lower_bound_us"),
         eager_us=file.number("eager_us"),
         assumed=file.flag("assumed"),

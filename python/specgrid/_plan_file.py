@@ -7,12 +7,13 @@ The format is documented in docs/planner.md. Nothing here knows how to plan.
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from specgrid._atomic import write_whole
-from specgrid._errors import ConfigError
+from specgrid._errors import ConfigError, json_fault
 
 FORMAT = "specgrid-plan"
 VERSION = 1
@@ -23,22 +24,27 @@ MAX_BYTES = 16 << 20
 MAX_ENTRIES = 1 << 20
 
 
-def write_plan(path: Path, plan: dict[str, Any]) -> None:
+def write_plan(path: str | Path, plan: dict[str, Any]) -> None:
     """Writes a plan so that no reader ever sees half of it.
 
     A link stays a link, and what is no file (a pipe, /dev/stdout) is written to.
     """
+    if not str(path):
+        raise ConfigError("the name of the plan is empty; name the file to write")
     text = json.dumps(plan, indent=1, allow_nan=False) + "\n"
     write_whole(path, text.encode())
 
 
-def read_plan(path: Path) -> dict[str, Any]:
+def read_plan(name: str | Path) -> dict[str, Any]:
     """The JSON object of a plan file, its envelope checked.
 
     Raises:
         ConfigError: The file is missing, too large, not JSON, not a plan, or of
             another version.
     """
+    if not str(name):
+        raise ConfigError("the name of the plan is empty; name the file to read")
+    path = Path(name)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
@@ -56,7 +62,9 @@ def read_plan(path: Path) -> dict[str, Any]:
     try:
         plan = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not a plan: it is not JSON ({error})") from None
+        raise ConfigError(
+            f"{path} is not a plan: it is not JSON ({json_fault(error)})"
+        ) from None
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise ConfigError(
             f'{path} is not a plan: it lacks "format": "{FORMAT}". Write one with '
@@ -103,11 +111,20 @@ class Fields:
     def optional_number(self, name: str) -> float | None:
         return None if self.raw(name) is None else self.number(name)
 
-    def number(self, name: str) -> float:
+    def number(self, name: str, high: float = math.inf) -> float:
+        """A finite number from 0 to `high`: no time, share or amount is another."""
         value = self.raw(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(name, f"is {value!r:.80}, not a number")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        # Sums of shares may miss 1 by a rounding.
+        if not (0 <= number < math.inf and number <= high * (1 + 1e-9)):
+            above = "" if high == math.inf else f" and at most {high:g}"
+            raise self.fault(name, f"is {value!r:.80}; it is at least 0{above}")
+        return number
 
     def text(self, name: str, choices: tuple[str, ...] = ()) -> str:
         value = self.raw(name)

@@ -27,6 +27,7 @@ from specgrid._schedule import Schedule
 from specgrid._workload import Workload
 
 Int64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 DISPATCHERS = ("union", "per-query-length", "direct")
 MODES = ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY")
@@ -474,6 +475,7 @@ def make_inputs(
             "weigh against each other. To forbid eager steps use full_coverage rather "
             "than a huge eager time"
         )
+    notes += _order_notes(steps, full, piecewise)
     prices = []
     for name in ("graph_bytes", "pool_bytes", "graph_seconds"):
         table = np.zeros(max_size + 1)
@@ -503,6 +505,41 @@ def make_inputs(
         graph_seconds=prices[2],
         notes=notes,
     )
+
+
+_ARTICLE = {"PIECEWISE": "a PIECEWISE", "eager": "an eager"}
+
+
+def _order_notes(steps: Steps, full: Floats, piecewise: Floats) -> list[str]:
+    """Says where costs contradict what graphs are for: FULL < PIECEWISE < eager.
+
+    One size may be out of line by noise; where most are, something is mixed up.
+    """
+    decode = steps.decode_q * steps.decode_n
+    mixed = steps.mixed_t
+    named = {"FULL": full, "PIECEWISE": piecewise}
+    notes = []
+    for quick, slow, tokens, slow_us in (
+        ("FULL", "eager", decode, steps.decode_eager),
+        ("PIECEWISE", "eager", mixed, steps.mixed_eager),
+        ("FULL", "PIECEWISE", decode, None),
+    ):
+        inside = (tokens < len(full)) & (tokens > 0)
+        at = tokens[inside]
+        us = named[quick][at]
+        other = named[slow][at] if slow_us is None else slow_us[inside]
+        known = (us > 0) & (other > 0)
+        wrong = known & (us > other)
+        if 2 * int(wrong.sum()) > int(known.sum()):
+            first = int(np.flatnonzero(wrong)[0])
+            notes.append(
+                f"the costs contradict themselves: a {quick} step is slower than "
+                f"{_ARTICLE[slow]} one at {int(wrong.sum())} of {int(known.sum())} "
+                f"sizes (at {int(at[first])} tokens {us[first]:g} us against "
+                f"{other[first]:g} us), so the plan does without {quick} graphs where "
+                "it may; are the columns or units mixed up?"
+            )
+    return notes
 
 
 def candidate_sizes(inputs: Inputs) -> Int64:

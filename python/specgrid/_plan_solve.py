@@ -111,6 +111,13 @@ class Points(Sequence[Solution]):
         return Solution(time, graphs, tuple(self._read(e) for e in part))
 
 
+def _amount(value: float, name: str) -> str:
+    """A budget in words, rounded up where it is no whole number."""
+    if name == "seconds":
+        return f"{math.ceil(value * 1000 - 1e-6) / 1000:,g} seconds"
+    return f"{math.ceil(value)} {name}"
+
+
 def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigError:
     """The error for a budget in which no plan holds what is promised."""
     promise = []
@@ -128,11 +135,11 @@ def _unmet(inputs: Inputs, least: dict[str, float], notes: str = "") -> ConfigEr
             "full_coverage=False"
         )
     given = ", ".join(
-        f"{getattr(inputs.budget, name):.12g} {name}"
+        _amount(getattr(inputs.budget, name), name)
         for name in ("graphs", "bytes", "seconds")
         if getattr(inputs.budget, name) is not None
     )
-    needs = ", ".join(f"{value:.12g} {name}" for name, value in least.items())
+    needs = ", ".join(_amount(value, name) for name, value in least.items())
     drop = ""
     if inputs.budget.full_coverage:
         drop = ", or pass full_coverage=False to leave wide batches without a graph"

@@ -80,6 +80,7 @@ class CasePlan(NamedTuple):
         seconds: Rough duration: one server start per k, and per case five
             samples of twenty steps at `step_us` plus set-up.
         skipped: Contexts left out because not even one request would fit.
+        dropped: Batches at a boundary that the budget of points left out.
     """
 
     points: tuple[tuple[int, int, int], ...]
@@ -87,6 +88,7 @@ class CasePlan(NamedTuple):
     contexts: tuple[int, ...]
     seconds: float
     skipped: int
+    dropped: tuple[int, ...] = ()
 
     def by_k(self) -> dict[int, list[dict[str, Any]]]:
         """`bench_cases` form, one list per k (one run each)."""
@@ -198,6 +200,11 @@ def plan_cases(
         tuple(by_context),
         seconds,
         len(context_list) - len(by_context),
+        tuple(
+            b
+            for b in sorted(wanted)
+            if any(1 < b < on[-1] and b not in on for on in by_context.values())
+        ),
     )
 
 

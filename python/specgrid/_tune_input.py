@@ -27,6 +27,8 @@ REPEAT_SPREAD = 0.10
 _IMPLAUSIBLE_STEP_US = 200.0
 # A K whose times differ by more than this from the next one's is in other units.
 _UNIT_FACTOR = 100.0
+# A point this much above or below both its neighbours is out of line.
+_OUT_OF_LINE = 2.0
 # Drafts a context range must have for an acceptance of its own.
 _ENOUGH_DRAFTS = 1000
 
@@ -152,24 +154,44 @@ def _unit_notes(values: Mapping[Key, float]) -> list[str]:
             f"the slowest step takes {largest:g} us, which is implausibly fast: are "
             "the times milliseconds? They must be microseconds"
         )
-    for k in ks:
-        lines: dict[int, list[int]] = {}
-        for at, context, batch in sorted(values):
-            if at == k:
-                lines.setdefault(context, []).append(batch)
-        for context, batches in lines.items():
-            for before, here, after in zip(
-                batches, batches[1:], batches[2:], strict=False
-            ):
-                us = values[k, context, here]
-                low = min(values[k, context, before], values[k, context, after])
-                high = max(values[k, context, before], values[k, context, after])
-                if us < low / _UNIT_FACTOR or us > high * _UNIT_FACTOR:
-                    notes.append(
-                        f"batch {here}, context {context}, k {k} took {us:g} us, but "
-                        f"batches {before} and {after} took {low:g} to {high:g} us: "
+    return notes + _outlier_notes(values)
+
+
+def _outlier_notes(values: Mapping[Key, float]) -> list[str]:
+    """Names each point out of line with the measured ones on both its sides.
+
+    Times rise with the batch and with the context, so a point belongs between its
+    neighbours along either. It is flagged and used as it is.
+    """
+    notes = []
+    flagged: set[Key] = set()
+    for what, along, across in (("batch", 2, 1), ("context", 1, 2)):
+        lines: dict[tuple[int, int], list[Key]] = {}
+        for key in values:
+            lines.setdefault((key[0], key[across]), []).append(key)
+        for _, line in sorted(lines.items()):
+            line.sort(key=lambda key: key[along])
+            for before, here, after in zip(line, line[1:], line[2:], strict=False):
+                us = values[here]
+                low, high = sorted((values[before], values[after]))
+                if low / _OUT_OF_LINE <= us <= high * _OUT_OF_LINE or here in flagged:
+                    continue
+                # Beside a point that is out of line, its neighbours seem to be.
+                if before in flagged or after in flagged:
+                    continue
+                flagged.add(here)
+                k, context, batch = here
+                unit = us < low / _UNIT_FACTOR or us > high * _UNIT_FACTOR
+                notes.append(
+                    f"batch {batch}, context {context}, k {k} took {us:,.0f} us, but "
+                    f"{what} {before[along]} and {after[along]} took {low:,.0f} to "
+                    f"{high:,.0f} us: "
+                    + (
                         "is it in another unit?"
+                        if unit
+                        else "it is used as it is; measure it again or remove it"
                     )
+                )
     return notes
 
 

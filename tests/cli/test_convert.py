@@ -93,7 +93,7 @@ def test_files_and_standard_input(specgrid: Run, tmp_path: Path) -> None:
         (["vllm", "sglang"], "[[2,8,3]]", "must start at 1"),
         (["vllm", "sglang"], '{"method": "mtp"}', "without num_speculative_tokens_per"),
         (["vllm", "sglang"], "[[1,8,3]", "not valid JSON"),
-        (["vllm", "sglang"], "missing.json", "missing.json: cannot be read"),
+        (["vllm", "sglang"], "missing.json", "missing.json: cannot be opened"),
         (
             ["tensorrt-llm", "vllm", "--keys", "upper"],
             '{"4": 4, "4": 2}',

@@ -131,7 +131,12 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "specgrid"
-        return _fail(f"{error.format_message()} (see `{path} --help`)", path)
+        message = error.format_message()
+        for words in ("integer range", "integer"):
+            message = message.replace(f"is not a valid {words}.", "is no whole number")
+        for words in ("float range", "float"):
+            message = message.replace(f"is not a valid {words}.", "is no number")
+        return _fail(f"{message} (see `{path} --help`)", path)
     except click.ClickException as error:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):

@@ -468,15 +468,18 @@ class _Plus:
 
 @dataclass(frozen=True)
 class _Interpolated:
-    """Straight lines between measured sizes; flat below and the last slope above."""
+    """Straight lines between measured sizes; flat below and the last slope above.
 
-    tokens: tuple[int, ...]
-    us: tuple[float, ...]
+    Not named as `Costs` names a table, which has no value beyond its sizes.
+    """
+
+    measured_tokens: tuple[int, ...]
+    measured_us: tuple[float, ...]
     slope: float
 
     def __call__(self, num_tokens: int) -> float:
-        beyond = max(num_tokens - self.tokens[-1], 0)
-        inside = float(np.interp(num_tokens, self.tokens, self.us))
+        beyond = max(num_tokens - self.measured_tokens[-1], 0)
+        inside = float(np.interp(num_tokens, self.measured_tokens, self.measured_us))
         return inside + self.slope * beyond
 
 

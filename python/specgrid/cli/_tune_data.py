@@ -22,6 +22,10 @@ from specgrid.io.workload import read_workload
 Point = tuple[int, int, int, float]
 
 
+#: Of more measured contexts, a schedule is evaluated at so many.
+MAX_COLUMNS = 128
+
+
 @dataclass
 class TuneData:
     """Everything the files said.
@@ -93,7 +97,7 @@ def gather(
         (p.batch, 0 if ignore_context else p.context, p.k, p.step_us) for p in data
     ]
     points = align_contexts(points, notes)
-    contexts = _columns({c for _, c, _, _ in points}, num_columns)
+    contexts = _columns({c for _, c, _, _ in points}, num_columns, notes)
     rates = _acceptance(acceptance, acceptance_before, contexts, notes)
     weights: dict[tuple[int, int], float] | None = None
     mixed: dict[int, float] = {}
@@ -111,9 +115,23 @@ def gather(
     )
 
 
-def _columns(measured: set[int], num_columns: int | None) -> tuple[int, ...]:
-    """The measured contexts, and others evenly spaced between on a log scale."""
+def _columns(
+    measured: set[int], num_columns: int | None, notes: list[str]
+) -> tuple[int, ...]:
+    """The measured contexts, and others evenly spaced between on a log scale.
+
+    Of very many, so many as are shown and compared in seconds; every point counts
+    all the same, since the times between columns rest on all of them.
+    """
     columns = sorted(measured)
+    most = max(num_columns or 0, MAX_COLUMNS)
+    if len(columns) > most:
+        notes.append(
+            f"{len(columns):,} contexts were measured; {most} of them are evaluated "
+            "(--context-columns N for more)"
+        )
+        last = len(columns) - 1
+        columns = [columns[round(i * last / (most - 1))] for i in range(most)]
     wanted = (1 if len(columns) == 1 else 24) if num_columns is None else num_columns
     if wanted == 1 and len(columns) > 1:
         raise ConfigError(

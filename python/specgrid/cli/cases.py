@@ -18,6 +18,7 @@ from specgrid._errors import ConfigError, ScheduleError
 from specgrid._schedule import Schedule
 from specgrid._tune_cases import CasePlan, plan_cases
 from specgrid._version import __version__
+from specgrid.cli._files import write_whole
 from specgrid.cli._input import serve_command
 from specgrid.cli._numbers import NumberList
 from specgrid.cli._output import Printer, print_json
@@ -96,6 +97,8 @@ def command(
     log-spaced batches between, at each context and draft length. One run per draft
     length, since a drafter always runs all of its steps.
     """
+    if output_dir == "":
+        raise ConfigError("-o is empty; name the folder for the case files")
     raw = raw_settings()
     notes: list[str] = []
     model_len = _max_model_len(raw, notes)
@@ -113,6 +116,19 @@ def command(
             capture_sizes=sizes,
             contexts=contexts,
             kv_tokens=kv_tokens,
+        )
+    drafts = config.num_speculative_tokens
+    if drafts and (above := [k for k in lengths if k > drafts]):
+        notes.append(
+            f"K = {', '.join(map(str, above))} is above the server's "
+            f"num_speculative_tokens {drafts}: `specgrid tune` uses it only once that "
+            "is raised."
+        )
+    if plan.dropped:
+        notes.append(
+            f"--points {points} leaves no room for batches "
+            f"{', '.join(map(str, plan.dropped))}, where a schedule or capture "
+            "boundary lies; raise --points to measure them."
         )
     if plan.skipped:
         notes.append(
@@ -256,9 +272,12 @@ def _write(folder: Path, runs: list[dict[str, Any]]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for run in runs:
             text = json.dumps(run["shapes"], indent=1) + "\n"
-            Path(run["shapes_file"]).write_text(text)
+            write_whole(run["shapes_file"], text.encode())
     except OSError as error:
-        raise ConfigError(f"{folder}: cannot write the case files: {error}") from None
+        raise ConfigError(
+            f"{folder}: cannot write the case files: {error.strerror}; name a folder "
+            "you may write to"
+        ) from None
 
 
 def _render(document: dict[str, Any], out: Printer) -> None:

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
-from specgrid._errors import CONTEXT_INFINITY, ConfigError
+from specgrid._errors import CONTEXT_INFINITY, ConfigError, json_fault
 from specgrid._schedule import Schedule
 from specgrid.cli._input import read_standard_input
 from specgrid.cli._output import print_json
+from specgrid.io._source import read_text
+from specgrid.io._types import DataError
 from specgrid.io.vllm_command import short
+from specgrid.io.vllm_config import load
 
 _FORMS = ("vllm", "tensorrt-llm", "sglang")
 _MAX_BYTES = 64 * 2**20
@@ -65,7 +67,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Convert a schedule between vLLM, TensorRT-LLM and SGLang forms."""
-    given = _load(schedule)
+    given = _load(schedule, source)
     notes: list[str] = []
     parsed = _read(given, source, keys, pick)
     if max_num_seqs is not None:
@@ -94,22 +96,48 @@ def command(
     return 0
 
 
-def _load(text: str) -> Any:
+def _load(text: str, source: str) -> Any:
     """JSON from the argument itself, from a file, or from standard input."""
+    name: str | None = None
     if text == "-":
         text = read_standard_input()
+    elif not text.strip():
+        raise ConfigError("the schedule is empty; give JSON, a file, or - for input")
     elif not text.lstrip().startswith(("[", "{")):
+        name = text
         try:
-            with Path(text).open(encoding="utf-8") as file:
-                text = file.read(_MAX_BYTES)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{short(text)}: cannot be read: {error}") from None
+            text = read_text(text, _MAX_BYTES)
+        except DataError as error:
+            raise ConfigError(f"{short(name)}: {error.message}") from None
     try:
         return json.loads(text, object_pairs_hook=_no_repeats)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"the schedule is not valid JSON: {error}") from None
+        if name is not None and source == "vllm":
+            return _from_settings(name, error)
+        where = "the schedule" if name is None else name
+        raise ConfigError(
+            f"{where} is not valid JSON: {json_fault(error)}; give a {source} schedule "
+            "as JSON"
+        ) from None
+
+
+def _from_settings(name: str, error: Exception) -> Any:
+    """The schedule of a settings file such as the other commands take."""
+    try:
+        settings = load([], name, [], None)
+    except ValueError:
+        raise ConfigError(
+            f"{name} is neither JSON ({json_fault(error)}) nor a settings file of a "
+            "server; give the rows, the speculative config or the settings file"
+        ) from None
+    if settings.schedule is None:
+        raise ConfigError(
+            f"{name} is a settings file without a schedule "
+            "(num_speculative_tokens_per_batch_size); give one that has it"
+        )
+    return settings.schedule
 
 
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,7 +190,13 @@ def _write(
     schedule: Schedule, target: str, max_num_seqs: int | None, notes: list[str]
 ) -> Any:
     if target == "vllm":
-        return schedule.to_rows()
+        rows = schedule.to_rows()
+        if any(row[1] >= CONTEXT_INFINITY for row in rows):
+            notes.append(
+                f"the last range ends at {CONTEXT_INFINITY}, which is no limit; give "
+                "--max-num-seqs to end it at your server's"
+            )
+        return rows
     if target == "tensorrt-llm":
         mapping = schedule.to_tensorrt_llm(max_num_seqs)
         if CONTEXT_INFINITY in mapping:

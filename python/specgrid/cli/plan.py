@@ -12,7 +12,8 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from specgrid._plan_value import CaptureValue
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis, analyse, steps_text
 from specgrid.cli._charts import files
+from specgrid.cli._files import check_target
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
@@ -42,6 +44,8 @@ from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig
 
 SCHEMA_VERSION = 1
+#: Begins the note of a saved plan that names what was assumed.
+ASSUMED = "assumed, not measured"
 #: Without a budget: the smallest plan whose mean step is this close to the best.
 GOOD_ENOUGH = 0.01
 MAX_FRONTIER_SHOWN = 24
@@ -53,6 +57,18 @@ _SIZE_UNITS = {
     "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
 }  # fmt: skip
+
+#: What the planner's messages call things, and what this command does.
+_FLAGS = (
+    ("pass full_coverage=False", "give --coverage none"),
+    ("To forbid eager steps use full_coverage", "To forbid eager steps use --coverage"),
+    ("; pass max_size to consider more", ""),
+    ("Raise max_size, force fewer sizes", "Force fewer sizes"),
+    (
+        "allow more, or lower max_size so that there are fewer to try",
+        "allow more with --time-limit",
+    ),
+)
 
 _EXAMPLES = """\
 \b
@@ -79,7 +95,14 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
         unit = None if match is None else _SIZE_UNITS.get(match[2].lower())
         if match is None or unit is None:
-            self.fail(f"{value!r} is no size; write 2GiB, 512MiB or bytes", param, ctx)
+            self.fail(f"{value!r} is no size; write 2GiB or 512MiB", param, ctx)
+        if not match[2] and 0 < float(match[1]) < 1 << 20:
+            self.fail(
+                f"{value!r} has no unit; write {match[1]}GiB, {match[1]}MiB, or "
+                f"{match[1]}B for bytes",
+                param,
+                ctx,
+            )
         return float(match[1]) * unit
 
 
@@ -183,6 +206,7 @@ def command(
     Shows what the server's captures do for the workload today and what the plan
     would do, the flags to paste, what each size is worth, and what was assumed.
     """
+    check_target(save, "--save")
     files.check(plot)
     check_plannable(config)
     analysis = analyse(config)
@@ -198,24 +222,30 @@ def command(
         seconds=seconds,
         full_coverage=_COVERAGE[coverage],  # type: ignore[arg-type]
     )
-    before = task.before()
-    after = None if checked is None else task.evaluate(*_lists_of(checked))
-    same_size = after is not None and (graphs, memory, seconds) == (None, None, None)
-    if same_size and after is not None:
-        budget = Budget(graphs=after.num_graphs, full_coverage=budget.full_coverage)
-    with working("planning"):
-        try:
-            plan, chosen_how = task.plan(budget, forced, before)
-        except ConfigError as error:
-            if not same_size:
-                raise ConfigError(_as_flags(str(error))) from error
-            # The checked list is too small to cover every query length.
-            budget = Budget(graphs=budget.graphs, full_coverage=False)
-            plan, chosen_how = task.plan(budget, forced, before)
-        worth = plan.worth()
-        # Solves many times over, so only where once was quick enough.
-        stability = stability and (time_limit is None or plan.optimal)
-        shift = plan.eager_shift_range() if stability else None
+    with _in_flags():
+        before = task.before()
+        after = None if checked is None else task.evaluate(*_lists_of(checked))
+        same_size = after is not None and (graphs, memory, seconds) == (
+            None,
+            None,
+            None,
+        )
+        if same_size and after is not None:
+            budget = Budget(graphs=after.num_graphs, full_coverage=budget.full_coverage)
+        with working("planning"):
+            try:
+                plan, chosen_how = task.plan(budget, forced, before)
+            except ConfigError:
+                if not same_size:
+                    raise
+                # The checked list is too small to cover every query length.
+                budget = Budget(graphs=budget.graphs, full_coverage=False)
+                plan, chosen_how = task.plan(budget, forced, before)
+            worth = plan.worth()
+            # Solves many times over, so only where once was quick enough.
+            stability = stability and (time_limit is None or plan.optimal)
+            shift = plan.eager_shift_range() if stability else None
+    plan = _labelled(plan, data)
     if save is not None:
         plan.save(save)
     document = to_document(
@@ -236,6 +266,15 @@ def command(
     return 1 if problems else 0
 
 
+def _labelled(plan: CapturePlan, data: PlanData) -> CapturePlan:
+    """The plan with what nobody measured among its notes, so that its file has it."""
+    guesses = [f"{s.name} ({s.text})" for s in data.sources if s.assumed]
+    notes = [*plan.notes, *(n for n in data.notes if n not in plan.notes)]
+    if guesses:
+        notes.append(f"{ASSUMED}: {'; '.join(guesses)}")
+    return replace(plan, assumed=plan.assumed or bool(guesses), notes=tuple(notes))
+
+
 def _plot(path: str, document: dict[str, Any]) -> None:
     """The frontier, as ``specgrid report`` has it, into a file."""
     from specgrid.cli._charts import frontier as chart
@@ -250,14 +289,27 @@ def _plot(path: str, document: dict[str, Any]) -> None:
     )
 
 
+@contextmanager
+def _in_flags() -> Iterator[None]:
+    """Errors of the planner in this command's words."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(_as_flags(str(error))) from error
+
+
 def _as_flags(message: str) -> str:
     """The planner's advice in this command's terms: flags, and MiB for bytes."""
 
     def mebibytes(match: re.Match[str]) -> str:
-        return f"{float(match[1]) / (1 << 20):,.4g} MiB"
+        # Up, so that the amount named is enough.
+        tenths = math.ceil(float(match[1].replace(",", "")) / (1 << 20) * 10 - 1e-5)
+        return f"{tenths / 10:,.1f} MiB".replace(".0 MiB", " MiB")
 
-    message = re.sub(r"(\d+(?:\.\d+)?(?:e\+?\d+)?) bytes", mebibytes, message)
-    return message.replace("pass full_coverage=False", "give --coverage none")
+    message = re.sub(r"(\d[\d,]*(?:\.\d+)?(?:e\+?\d+)?) bytes", mebibytes, message)
+    for words, flags in _FLAGS:
+        message = message.replace(words, flags)
+    return message
 
 
 class _Task:
@@ -288,14 +340,14 @@ class _Task:
             "mode": self.config.cudagraph_mode,
         }
 
-    def before(self) -> CaptureValue:
+    def before(self, **other: Any) -> CaptureValue:
         """What the server's own captures do, through its own dispatcher."""
         return evaluate_captures(
             self.analysis.runner_sizes,
             self.data.workload,
             self.data.costs,
             dispatcher=dispatcher_in_force(self.config),
-            **self._common(),
+            **self._common() | other,
         )
 
     def default(self) -> CaptureValue | None:
@@ -555,7 +607,7 @@ def to_document(
         "stability": None if shift is None else _stability(shift, data),
         "frontier": None,
         "check": None,
-        "notes": _notes(task, plan),
+        "notes": _notes(task, plan, before),
     }
     if frontier:
         document["frontier"] = [
@@ -589,17 +641,26 @@ def _stability(shift: tuple[float, float], data: PlanData) -> dict[str, Any]:
     }
 
 
-def _notes(task: _Task, plan: CapturePlan) -> list[str]:
+def _notes(task: _Task, plan: CapturePlan, before: CaptureValue) -> list[str]:
     config, data = task.config, task.data
     notes = [*config.notes, *data.notes]
     if config.flags_note:
         notes.append(config.flags_note)
     # The plan repeats where the data came from; that is shown as a table.
     notes += [
-        note
+        _as_flags(note)
         for note in plan.notes
-        if not note.startswith(("workload assumed", "costs assumed", "costs FULL"))
+        if note not in data.notes
+        and not note.startswith(
+            ("workload assumed", "costs assumed", "costs FULL", ASSUMED)
+        )
     ]
+    if task.drafter:
+        own = before.num_graphs - task.before(drafter=None).num_graphs
+        notes.append(
+            f"graphs include the drafter's own: {own:,} of today's "
+            f"{before.num_graphs:,}"
+        )
     method = config.speculative_method
     if config.num_speculative_tokens and not task.drafter and method not in NO_DRAFTER:
         notes.append(

@@ -14,7 +14,7 @@ import click
 from specgrid._errors import ConfigError
 from specgrid.cli._analysis import Analysis, analyse
 from specgrid.cli._charts import style
-from specgrid.cli._files import write_whole
+from specgrid.cli._files import check_target, write_whole
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import print_json
 from specgrid.cli._report.document import to_document
@@ -74,6 +74,7 @@ def command(
             f"{out!r:.80} is no page to write; name it first and with .html, as in "
             "specgrid report OUT.html --config serve.yaml"
         )
+    check_target(out, "the page")
     style.require()
     from specgrid.cli._report.page import render
 
@@ -85,7 +86,7 @@ def command(
         None if plan is None else read_plan(plan),
         None if tuned is None else read_tuned(tuned),
     )
-    write_whole(Path(out), render(document).encode())
+    write_whole(out, render(document).encode())
     if as_json:
         print_json(document)
     else:

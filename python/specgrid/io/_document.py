@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from specgrid._errors import ConfigError
+from specgrid._errors import ConfigError, json_fault
 
 #: Longer inputs are refused: no real command line or settings file comes near.
 MAX_TEXT_BYTES = 1 << 20
@@ -85,7 +85,7 @@ def load(text: str, kind: str, name: str) -> Any:
     except ConfigError:
         raise
     except ValueError as error:
-        problem = " ".join(str(error).split())[:160]
+        problem = json_fault(error)
         raise ConfigError(f"{name} is not valid {kind.upper()}: {problem}") from None
     for count, _ in enumerate(every_value(value)):
         if count > MAX_VALUES:

@@ -18,6 +18,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, NoReturn, TypeAlias, cast
 
+from specgrid._errors import json_fault
 from specgrid.io._types import DataError, ReadReport
 
 #: Called with (bytes done, bytes in all or None) now and then while streaming.
@@ -42,12 +43,15 @@ def refuse(
     raise DataError(message, rule=rule, source=source, line=line)
 
 
-def _open(path: Path) -> tuple[BufferedIOBase, IO[bytes], int | None]:
+def _open(name: str | Path) -> tuple[BufferedIOBase, IO[bytes], int | None]:
     """Returns the stream to read, the raw file under it, and the raw size."""
+    if not str(name):
+        refuse("a file name is empty; name the file to read", "unreadable")
+    path = Path(name)
     try:
         raw = path.open("rb")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
         refuse(f"cannot be opened: {reason}", "unreadable", str(path))
     try:
         size = path.stat().st_size if path.is_file() else None
@@ -103,7 +107,7 @@ def iter_lines(
         stdin = cast(BufferedIOBase, sys.stdin.buffer)
         yield from _split(stdin, sys.stdin.buffer, None, report, progress, max_line)
         return
-    stream, raw, size = _open(Path(path))
+    stream, raw, size = _open(path)
     try:
         yield from _split(stream, raw, size, report, progress, max_line)
     finally:
@@ -164,7 +168,7 @@ def read_head(path: str | Path, max_bytes: int = 4096) -> str:
     Raises:
         DataError: It cannot be read.
     """
-    stream, raw, _ = _open(Path(path))
+    stream, raw, _ = _open(path)
     try:
         data = stream.read(max_bytes)
     except (EOFError, zlib.error, OSError) as error:
@@ -183,7 +187,7 @@ def read_text(path: str | Path, max_bytes: int = MAX_JSON_BYTES) -> str:
             UTF-8.
     """
     name = str(path)
-    stream, raw, _ = _open(Path(path))
+    stream, raw, _ = _open(path)
     try:
         data = stream.read(max_bytes + 1)
     except (EOFError, zlib.error, OSError) as error:
@@ -228,7 +232,7 @@ def parse_json(text: str, source: str, line: int | None = None) -> object:
                 source,
                 line,
             )
-        refuse(f"is not JSON: {error}", "not_json", source, line)
+        refuse(f"is not JSON: {json_fault(error)}", "not_json", source, line)
 
 
 def load_json(path: str | Path) -> object:

@@ -13,7 +13,7 @@ import json
 import re
 from typing import Any
 
-from specgrid._errors import ConfigError
+from specgrid._errors import ConfigError, json_fault
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_command import human_int, short
 
@@ -89,7 +89,7 @@ def load_json(text: str, where: str, *, human: bool = False) -> Any:
         problem = f"{error.msg} at character {error.pos + 1}"
         near = text[max(0, error.pos - 12) : error.pos + 12]
     except ValueError as error:
-        problem, near = " ".join(str(error).split()), text[:24]
+        problem, near = json_fault(error), text[:24]
     remedy = "put the whole JSON in single quotes, with double quotes inside"
     if any(c in text for c in "“”„‘’"):
         remedy = "replace the typographic quotation marks by plain ones"

@@ -44,7 +44,7 @@ def read_acceptance(
             (``k_varied``, ``zero_drafts``), and as the reader of the kind.
     """
     name = str(path)
-    if Path(path).is_dir():
+    if name and Path(path).is_dir():
         return serve_acceptance(*read_sweep(path)), []
     head = read_head(path, 65536).lstrip("\ufeff \t\r\n")
     if looks_like_metrics(head):

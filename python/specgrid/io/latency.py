@@ -51,7 +51,7 @@ def read_latency(paths: str | Path | Iterable[str | Path]) -> LatencyData:
 
 
 def _kind(name: str) -> str:
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return "sweep"
     if is_csv(name):
         return "table"

@@ -160,6 +160,14 @@ class _Scrape:
                 )
             value = _value(match[3], match[1], name, number)
             models.add(labels.get("model_name", ""))
+            if len(models) > 1:
+                refuse(
+                    f"holds two models, {' and '.join(sorted(models))}; scrape one "
+                    "server",
+                    "mixed_models",
+                    name,
+                    number,
+                )
             if is_gauge:
                 self.running = (self.running or 0.0) + value
                 continue
@@ -174,13 +182,6 @@ class _Scrape:
                     name,
                 )
             refuse(f"holds no {_PREFIX}* counters; is speculation on?", "missing", name)
-        if len(models) > 1:
-            refuse(
-                f"holds {len(models)} models: {', '.join(sorted(models)[:4])}; scrape "
-                "one server",
-                "mixed_models",
-                name,
-            )
         self.model = models.pop()
         self._check_complete(name)
 

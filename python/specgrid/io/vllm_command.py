@@ -182,6 +182,8 @@ def read_config_file(path: str | Path) -> RawSettings:
     Raises:
         ConfigError: the file cannot be read or holds no vLLM server.
     """
+    if not str(path):
+        raise ConfigError("the name of the settings file is empty; name the file")
     path = Path(path)
     return parse_text(read_text(path), path.name, path.suffix)
 

@@ -6,6 +6,7 @@ The front door for ``--log`` style inputs; docs/data.md shows each form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -14,12 +15,11 @@ from specgrid.io._source import (
     Progress,
     integer,
     load_json,
-    mapping,
     number,
     read_head,
     refuse,
 )
-from specgrid.io._table import cell, is_csv, read_table
+from specgrid.io._table import cell, is_csv, is_number, read_table
 from specgrid.io._types import LogData, StepCounts
 from specgrid.io.log import read_log
 
@@ -65,8 +65,12 @@ def _is_table(name: str) -> bool:
     head = read_head(name).lstrip("\ufeff \t\r\n")
     if head.startswith("{"):
         return '"message"' not in head.split("\n", 1)[0]
+    if re.match(r"\[\s*[]\[{]", head):  # not a log's own bracket, as in [rank0]
+        return '"message"' not in head.split("\n", 1)[0]
     first = next((x for x in head.splitlines() if x and not x.startswith("#")), "")
     columns = {c.strip().lower() for c in first.replace(";", ",").split(",")}
+    if len(columns) > 1 and all(not c or is_number(c) for c in columns):
+        return True  # refused as a table, with what its first line must be
     return bool(columns & {"num_reqs", "num_tokens"})
 
 
@@ -110,7 +114,8 @@ def read_workload_table(path: str | Path) -> StepCounts:
     name = str(path)
     steps = StepCounts(num_engines=1)
     if not is_csv(path):
-        data = mapping(load_json(path), "a workload", name)
+        given = load_json(path)
+        data = given if isinstance(given, dict) else {}
         unknown = set(data) - {"uniform", "mixed", "comment"}
         if unknown or not {"uniform", "mixed"} & set(data):
             refuse(
@@ -140,6 +145,18 @@ def read_workload_table(path: str | Path) -> StepCounts:
             if row.get("num_reqs"):
                 query_len = cell(row, "query_len", name, line)
                 num_reqs = cell(row, "num_reqs", name, line)
+                if row.get("num_tokens"):
+                    num_tokens = cell(row, "num_tokens", name, line)
+                    if num_tokens != query_len * num_reqs:
+                        refuse(
+                            f"num_tokens is {num_tokens:g}, but query_len {query_len:g}"
+                            f" x num_reqs {num_reqs:g} is {query_len * num_reqs:g}; "
+                            "leave num_tokens empty there, or num_reqs where a prefill "
+                            "is in the step",
+                            "inconsistent",
+                            name,
+                            line,
+                        )
                 _add_uniform(steps, query_len, num_reqs, share, name, line)
             else:
                 num_tokens = cell(row, "num_tokens", name, line)

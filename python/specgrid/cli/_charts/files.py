@@ -12,7 +12,7 @@ import click
 
 from specgrid._errors import ConfigError
 from specgrid.cli._charts import style
-from specgrid.cli._files import write_whole
+from specgrid.cli._files import check_target, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +33,7 @@ def check(path: str | None) -> None:
     """Refuses a file that cannot be drawn, before anything is worked out."""
     if path is None:
         return
+    check_target(path, "--plot")
     if Path(path).suffix.lower().lstrip(".") not in FORMATS:
         raise ConfigError(
             f"--plot {path!r:.80} is no picture; end its name with "
@@ -76,4 +77,4 @@ def save(
         dpi=2 * style.DPI if kind == "png" else style.DPI,
         metadata=metadata[kind],
     )
-    write_whole(Path(path), buffer.getvalue())
+    write_whole(path, buffer.getvalue())
