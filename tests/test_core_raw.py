@@ -87,8 +87,21 @@ def test_arrays_that_do_not_fit_together_are_refused() -> None:
         lookup.dense(item_bytes=3)
     with pytest.raises(ValueError, match="differ in length"):
         lookup.gather(np.array([1, 2]), np.array([1]))
-    with pytest.raises(ValueError, match="five numbers"):
+    with pytest.raises(ValueError, match="five numbers of at least 1"):
         _core.capture_sizes(np.array([1]), np.array([1]), 2, False, None, None)
+
+
+def test_zero_counts_are_refused_before_anything_divides_by_them() -> None:
+    limits, none = np.array([6, 1, 8192, 512, 1]), np.empty(0, np.int64)
+    for place in range(5):
+        zero = limits.copy()
+        zero[place] = 0
+        with pytest.raises(ValueError, match="at least 1"):
+            _core.capture_sizes(zero, none, 2, False, None, None)
+    with pytest.raises(ValueError, match="at least 1"):
+        _core.capture_sizes(limits, np.array([0, 4]), 2, False, None, None)
+    with pytest.raises(ValueError, match="at least 1"):
+        _core.align_sizes(np.array([4]), 8, 0)
 
 
 @pytest.mark.parametrize(

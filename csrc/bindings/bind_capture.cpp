@@ -1,6 +1,8 @@
 // Capture sizes and the V1 runner's rounding.
 #include "bindings/pybind11.hpp"
 // Own headers follow pybind11, which must come first.
+#include <algorithm>
+
 #include "core/capture.hpp"
 
 namespace specgrid {
@@ -13,10 +15,13 @@ py::tuple capture(const Int64Array& limits, const Int64Array& tiers,
                   const std::optional<Int64Array>& explicit_sizes,
                   std::optional<std::int64_t> explicit_max) {
   const auto limit = span_of(limits);
-  if (limit.size() != 5) throw py::value_error("limits must be five numbers");
+  if (limit.size() != 5 || std::ranges::min(limit) < 1) {
+    throw py::value_error("limits must be five numbers of at least 1");
+  }
   std::vector<DecodeTier> decode_tiers;
   const auto flat = span_of(tiers);
   for (std::size_t i = 0; i + 1 < flat.size(); i += 2) {
+    if (flat[i] < 1) throw py::value_error("query lengths must be at least 1");
     decode_tiers.push_back({flat[i], flat[i + 1]});
   }
   CaptureConfig config{.max_num_seqs = limit[0],
@@ -46,6 +51,8 @@ void bind_capture(py::module_& m) {
       "align_sizes",
       [](const Int64Array& sizes, std::int64_t max_size,
          std::int64_t query_len) {
+        if (query_len < 1)
+          throw py::value_error("query_len must be at least 1");
         return to_array(align_sizes(span_of(sizes), max_size, query_len));
       },
       py::arg("sizes").noconvert(), py::arg("max_size"), py::arg("query_len"),
