@@ -431,7 +431,7 @@ def _umask() -> int:
     [
         ("page.txt", "no page to write"),
         ("--max-num-seqs", "name it first"),
-        ("nowhere/page.html", "cannot be written"),
+        ("nowhere/page.html", "make its folder first"),
         (".html", None),
     ],
 )
