@@ -1,3 +1,4 @@
+// Marks sizes in one byte a token, and reads them back in order.
 #include "core/capture.hpp"
 
 #include <algorithm>

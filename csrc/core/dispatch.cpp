@@ -1,3 +1,4 @@
+// Ladders and prepared answers: which graph serves a step, and why.
 #include "core/dispatch.hpp"
 
 #include <functional>

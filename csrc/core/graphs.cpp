@@ -1,3 +1,4 @@
+// Shapes of one size list in capture order, per policy. See graphs.hpp.
 #include "core/graphs.hpp"
 
 #include <algorithm>

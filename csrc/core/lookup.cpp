@@ -1,3 +1,4 @@
+// A grid laid over one server: runs, tiers, canonical form. See lookup.hpp.
 #include "core/lookup.hpp"
 
 #include <limits>

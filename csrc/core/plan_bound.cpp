@@ -1,3 +1,4 @@
+// Bounds on what any plan can reach. See plan_bound.hpp.
 #include "core/plan_bound.hpp"
 
 #include <algorithm>

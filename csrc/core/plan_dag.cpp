@@ -1,3 +1,4 @@
+// Plans as paths from entry to entry. See plan_dag.hpp.
 #include "core/plan_dag.hpp"
 
 #include <algorithm>

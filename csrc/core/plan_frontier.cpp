@@ -1,3 +1,4 @@
+// The answer for every budget. See plan_frontier.hpp.
 #include "core/plan_frontier.hpp"
 
 #include <algorithm>

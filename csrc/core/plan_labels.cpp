@@ -1,3 +1,4 @@
+// Budgets whose price depends on the size: labels with dominance.
 #include "core/plan_labels.hpp"
 
 #include <algorithm>

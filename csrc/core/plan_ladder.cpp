@@ -1,3 +1,4 @@
+// One ladder by itself: plain recurrence and hull form. See plan_ladder.hpp.
 #include "core/plan_ladder.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Several ladders under one budget. See plan_merge.hpp.
 #include "core/plan_merge.hpp"
 
 #include <algorithm>

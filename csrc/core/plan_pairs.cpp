@@ -1,3 +1,4 @@
+// What a step costs between two neighbouring entries. See plan_pairs.hpp.
 #include "core/plan_pairs.hpp"
 
 #include <algorithm>

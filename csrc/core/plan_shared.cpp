@@ -1,3 +1,4 @@
+// One list shared by all query lengths, as vLLM's dispatch reads it.
 #include "core/plan_shared.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The rules of a schedule, and the three ways rows become a grid.
 #include "core/schedule.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Fewest rows for a table of K: by batch, and in bands. See tune_compress.hpp.
 #include "core/tune_compress.hpp"
 
 #include <algorithm>

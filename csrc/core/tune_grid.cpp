@@ -1,3 +1,4 @@
+// The best K of every cell. See tune_grid.hpp.
 #include "core/tune_grid.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A schedule and its captures chosen together. See tune_joint.hpp.
 #include "core/tune_joint.hpp"
 
 #include <algorithm>

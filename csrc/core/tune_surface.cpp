@@ -1,3 +1,4 @@
+// Step times between and beyond measured points. See tune_surface.hpp.
 #include "core/tune_surface.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The tuner against exhaustive search, and under threads.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -4,8 +4,8 @@
 vLLM calls `register` in its API process, its engine core and every worker, without
 protection: an exception here would stop the server. So nothing is imported before the
 call, everything runs behind one guard, and each seam (docs/vllm.md) is checked against
-the vLLM it finds and left alone when anything differs. No other part of specgrid
-imports this package.
+the vLLM it finds and left alone when anything differs. Of the rest of
+specgrid, `specgrid doctor` alone loads this package, when it runs.
 """
 
 from __future__ import annotations
