@@ -18,17 +18,23 @@ This is not a general log parser, and it keeps no line.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeAlias
 
-from specgrid.io._source import Progress, iter_lines, refuse
+from specgrid._read import ReadError, as_text, parse_json
+from specgrid.io._source import (
+    AnyPath,
+    Progress,
+    as_files,
+    iter_lines,
+    joined,
+    refuse,
+)
 from specgrid.io._types import (
     AcceptanceCounts,
     GraphTable,
@@ -115,7 +121,7 @@ _PROGRESS_BAR = re.compile(
 
 
 def read_log(
-    paths: str | Path | Iterable[str | Path], progress: Progress | None = None
+    paths: AnyPath | Iterable[AnyPath], progress: Progress | None = None
 ) -> LogData:
     """Reads one server's log, from one file or several in order.
 
@@ -133,14 +139,12 @@ def read_log(
         DataError: A file cannot be read at all, or two processes report
             contradictory things that cannot both be true.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    if not names:
+    files = as_files(paths)
+    if not files:
         refuse("no log was given", "empty")
-    pass_ = _Pass(ReadReport(", ".join(names), "log"))
-    for name in names:
-        for line_number, line in iter_lines(name, pass_.report, progress):
+    pass_ = _Pass(ReadReport(joined(files), "log"))
+    for file in files:
+        for line_number, line in iter_lines(file, pass_.report, progress):
             pass_.take(line_number, line)
     return pass_.finish()
 
@@ -213,10 +217,10 @@ class _Pass:
     def json_line(self, number: int, line: bytes) -> None:
         """A record of vLLM's JSON log format: its message, line by line."""
         try:
-            record = json.loads(line)
+            record = parse_json(as_text(line))
             message = record["message"]
             process = f"({record.get('processName', '')} pid={record.get('process')}) "
-        except (ValueError, KeyError, AttributeError, RecursionError):
+        except (ReadError, KeyError, TypeError, AttributeError):
             self.damage(number, "JSON log record cut short or broken", line)
             return
         if not isinstance(message, str):

@@ -25,9 +25,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from specgrid._read import File, ReadError, as_text, parse_json, read_text
+
 HEADER: Final = 4096
 SLOTS: Final = 8192
 _FIELDS: Final = 5
+_SIZE: Final = HEADER + SLOTS * _FIELDS * 8
+_MAX_SAID: Final = 1 << 20
 _SUFFIX: Final = ".counters"
 
 STEP: Final = 1
@@ -59,16 +63,15 @@ class Counters:
     """
 
     def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
-        size = HEADER + SLOTS * _FIELDS * 8
         self.path = path
         self.problem = ""
-        buffer: mmap.mmap | bytearray = bytearray(size)
+        buffer: mmap.mmap | bytearray = bytearray(_SIZE)
         if path is not None:
             try:
                 _make(path.parent)
                 with path.open("w+b") as file:
-                    file.truncate(size)
-                    buffer = mmap.mmap(file.fileno(), size)
+                    file.truncate(_SIZE)
+                    buffer = mmap.mmap(file.fileno(), _SIZE)
             except (OSError, ValueError) as error:
                 self.path = None
                 self.problem = f"{type(error).__name__}: {error}"
@@ -152,8 +155,10 @@ def published(name: str) -> list[dict[str, Any]]:
     """What the processes of one server published."""
     found = []
     for path in sorted((root() / name).glob("process-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(json.loads(path.read_text()))
+        with contextlib.suppress(ReadError):
+            said = parse_json(read_text(path, _MAX_SAID))
+            if isinstance(said, dict) and isinstance(said.get("pid"), int):
+                found.append(said)
     return found
 
 
@@ -187,8 +192,15 @@ class Reading(NamedTuple):
 
 
 def read_server(name: str) -> list[Reading]:
-    """Counters of every process of one server on this machine."""
-    return [_read(path) for path in sorted((root() / name).glob("*" + _SUFFIX))]
+    """Counters of every process of one server on this machine.
+
+    A file that is not whole, as one just being made, is passed over.
+    """
+    found = []
+    for path in sorted((root() / name).glob("*" + _SUFFIX)):
+        with contextlib.suppress(ReadError):
+            found.append(_read(path))
+    return found
 
 
 def servers() -> list[str]:
@@ -226,8 +238,10 @@ def remove_dead() -> None:
 
 
 def _read(path: Path) -> Reading:
-    data = path.read_bytes()
-    header = json.loads(data[:HEADER])
+    data = File(path).whole(_SIZE)
+    header = parse_json(as_text(data[:HEADER]))
+    if len(data) != _SIZE or not isinstance(header, dict):
+        raise ReadError("is no file of counters", "wrong_format")
     return Reading(header, list(_scan(memoryview(data)[HEADER:].cast("q"))))
 
 
