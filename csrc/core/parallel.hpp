@@ -8,7 +8,10 @@
 #include <cstddef>
 #include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "core/stop.hpp"
 
 namespace specgrid {
 
@@ -20,18 +23,18 @@ namespace specgrid {
       std::min(worth, static_cast<std::size_t>(std::max(1, wanted))));
 }
 
-// Runs work(true) on this thread and work(false) on up to `threads` - 1 others,
-// and returns when all have ended. The work takes its pieces from a counter, so
-// any number of threads gets through them all: where the system gives fewer
-// than asked for, those do it. The first exception of a thread is thrown again
-// here.
+// Runs work(true, failed) on this thread and work(false, failed) on up to
+// `threads` - 1 others, and returns when all have ended. The work takes its
+// pieces from a counter, so any number of threads gets through them all: where
+// the system gives fewer than asked for, those do it. The first exception of a
+// thread is thrown again here; `failed` is then true, and the others end soon.
 template <typename Work>
 void work_together(int threads, const Work& work) {
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // written by the one thread that set `failed`
   const auto guarded = [&](bool is_caller) noexcept {
     try {
-      work(is_caller);
+      work(is_caller, std::as_const(failed));
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
@@ -48,17 +51,16 @@ void work_together(int threads, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-// Runs piece(0) .. piece(count - 1), each once, none after one has thrown.
+// Runs piece(0) .. piece(count - 1), each once, none after one has thrown, be
+// it `stop`, which this thread asks between its pieces.
 template <typename Piece>
-void parallel_for(std::size_t count, int threads, const Piece& piece) {
+void parallel_for(std::size_t count, int threads, const Piece& piece,
+                  const StopRequested& stop = {}) {
   std::atomic<std::size_t> next{0};
-  std::atomic<bool> failed{false};
-  work_together(threads, [&](bool /*is_caller*/) {
-    try {
-      for (std::size_t i = next++; i < count && !failed; i = next++) piece(i);
-    } catch (...) {
-      failed = true;
-      throw;
+  work_together(threads, [&](bool is_caller, const std::atomic<bool>& failed) {
+    for (std::size_t i = next++; i < count && !failed; i = next++) {
+      if (is_caller) ask(stop);
+      piece(i);
     }
   });
 }

@@ -15,15 +15,17 @@ constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
 
 }  // namespace
 
-KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
+KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
+    : dag_(dag) {
   const auto num = static_cast<std::size_t>(dag.num_nodes());
   arcs_.resize(num);
   std::atomic<std::size_t> next{1};
   std::atomic<std::size_t> total{0};
-  auto work = [&](bool /*is_caller*/) {
+  auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     std::vector<Arc> scratch;
-    for (std::size_t node = next.fetch_add(1); node < num;
+    for (std::size_t node = next.fetch_add(1); node < num && !failed;
          node = next.fetch_add(1)) {
+      if (is_caller) ask(stop);
       if (total.load(std::memory_order_relaxed) > kMaxKeptArcs) return;
       const auto found =
           dag.arcs_into(static_cast<std::int32_t>(node), scratch);

@@ -13,20 +13,17 @@
 #define SPECGRID_CORE_PLAN_DAG_HPP_
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "core/stop.hpp"
 
 namespace specgrid {
 
 // Larger than any plan's time (callers keep totals below 2^61), small enough
 // that adding a time to it cannot overflow.
 inline constexpr std::int64_t kNoPlan = std::int64_t{1} << 62;
-
-// Answers true when the caller wants the work abandoned. Called from the thread
-// that started the solver, often; an empty function never stops.
-using StopRequested = std::function<bool()>;
 
 struct Arc {
   std::int32_t from = 0;
@@ -63,7 +60,7 @@ class PlanDag {
 class KeptDag final : public PlanDag {
  public:
   // `dag` must outlive this.
-  KeptDag(const PlanDag& dag, int num_threads);
+  KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop);
 
   [[nodiscard]] std::int32_t num_nodes() const override;
   [[nodiscard]] std::span<const Arc> arcs_into(

@@ -44,7 +44,8 @@ class Recurrence {
   }
   void relax(std::int32_t node, std::vector<Arc>& scratch);
   Choice& choice(std::int32_t node, std::int64_t graphs);
-  void settle(std::int32_t node, std::int64_t graphs);
+  void settle(std::int32_t node, std::int64_t graphs,
+              const StopRequested& stop);
 
   const PlanDag& dag_;
   std::size_t width_;
@@ -91,14 +92,15 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
   const std::size_t num_groups = starts.size() - 1;
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
-  auto work = [&](bool may_ask) {
+  auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     std::vector<Arc> mine;
     for (;;) {
       const std::size_t group = next.fetch_add(1);
       if (group >= num_groups || stopped.load()) return;
       for (std::int32_t node = starts[group]; node < starts[group + 1];
            ++node) {
-        if (may_ask && stop && stop()) stopped.store(true);
+        if (is_caller && stop && stop()) stopped.store(true);
+        if (stopped.load() || failed) return;
         relax(node, mine);
       }
     }
@@ -115,13 +117,15 @@ Recurrence::Choice& Recurrence::choice(std::int32_t node, std::int64_t graphs) {
 
 // Finds the plan with the fewest entries among those of the state's best time.
 // A state's plans only lead downwards, so a stack serves in place of recursion.
-void Recurrence::settle(std::int32_t node, std::int64_t graphs) {
+void Recurrence::settle(std::int32_t node, std::int64_t graphs,
+                        const StopRequested& stop) {
   struct State {
     std::int32_t node;
     std::int64_t graphs;
   };
   std::vector<State> todo{{node, graphs}};
   while (!todo.empty()) {
+    ask(stop);
     const State state = todo.back();
     Choice& here = choice(state.node, state.graphs);
     if (here.entries >= 0) {
@@ -194,7 +198,7 @@ Frontier Recurrence::read(const StopRequested& stop) {
           best(arc.from, graphs - arc.graphs) + arc.time != time) {
         continue;
       }
-      settle(arc.from, graphs - arc.graphs);
+      settle(arc.from, graphs - arc.graphs, stop);
       if (chosen == nullptr || rank(arc) < rank(*chosen)) chosen = &arc;
     }
     FrontierPoint point{.time = time, .graphs = graphs, .entries = {}};

@@ -31,10 +31,10 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
     }
   };
   work_together(useful_threads(num_threads, ladders.size(), 1),
-                [&](bool is_caller) {
+                [&](bool is_caller, const std::atomic<bool>& failed) {
                   work([&] {
                     if (is_caller && stop && stop()) stopped.store(true);
-                    return stopped.load();
+                    return stopped.load() || failed.load();
                   });
                 });
   return curves;
@@ -65,6 +65,7 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
     std::vector<std::int64_t> next(width, kNoPlan);
     std::vector<std::int32_t> choice(width, 0);
     for (std::size_t k = 0; k < curve.size() && k * each < width; ++k) {
+      ask(stop);
       if (curve[k] >= kNoPlan) continue;
       for (std::size_t g = k * each; g < width; ++g) {
         if (best[g - k * each] >= kNoPlan) continue;
@@ -81,6 +82,7 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
 
   std::int64_t reached = kNoPlan;
   for (std::size_t g = 0; g < width; ++g) {
+    ask(stop);
     if (best[g] >= reached) continue;
     reached = best[g];
     FrontierPoint point{

@@ -95,6 +95,10 @@ class File(os.PathLike[str]):
         self._ended = False  # that beginning is all there is
         self._streamed = False
 
+    def __del__(self) -> None:
+        if self._pipe is not None:  # looked at, and refused
+            self._pipe.close()
+
     def __fspath__(self) -> str:
         return self._name
 
@@ -112,7 +116,7 @@ class File(os.PathLike[str]):
             if opened.size is not None:
                 return opened
             self._pipe = opened
-        if self._ended:
+        if self._ended:  # held whole
             again = io.BytesIO(self._kept)
             return Opened(again, again, None)
         if self._streamed:
@@ -121,7 +125,7 @@ class File(os.PathLike[str]):
             )
         self._streamed = True
         rest = io.BufferedReader(_Joined(self._kept, self._pipe.stream))
-        return Opened(rest, rest, None)
+        return Opened(rest, self._pipe.raw, None)
 
     def head(self, most: int) -> bytes:
         """The first bytes, unpacked; fewer where there are no more.
@@ -156,6 +160,8 @@ class File(os.PathLike[str]):
             more = _exactly(self._pipe.stream, wanted)
             self._kept += more
             self._ended = len(more) < wanted
+            if self._ended:
+                self._pipe.close()
         return self._kept[:most]
 
 

@@ -28,6 +28,8 @@ from typing import NamedTuple
 
 #: How many damaged records a report keeps in full; the rest are only counted.
 MAX_DAMAGE_KEPT = 5
+#: Notes a report keeps; nobody reads more, and a damaged log could make millions.
+MAX_NOTES = 50
 
 
 class DataError(ValueError):
@@ -119,8 +121,8 @@ class ReadReport:
             self.damaged.append(Damage(line, reason, shown))
 
     def add_note(self, text: str) -> None:
-        """Adds a note once."""
-        if text not in self.notes:
+        """Adds a note once, while there are not too many."""
+        if len(self.notes) < MAX_NOTES and text not in self.notes:
             self.notes.append(text)
 
     def lines(self) -> list[str]:

@@ -52,6 +52,9 @@ MAX_SHAPES = 1 << 18
 MAX_STARTS = 1000
 _MAX_COUNT = 2**31 - 1
 _MAX_PROCESSES = 10_000
+#: Kinds of graphs one start captures; each has a progress bar of its own.
+_MAX_CAPTURES = 100
+_MAX_K = 4096
 _UNTIMED = -(10**6)  # a bucket no time reaches
 _NO_TOKENS = "a step without tokens"
 
@@ -226,9 +229,11 @@ class _Pass:
         if not isinstance(message, str):
             self.damage(number, "JSON log record whose message is no text", line)
             return
-        for part in message.split("\n"):
-            if part and not part.startswith("{"):
-                self.take(number, (process + part).encode("utf-8", "replace"))
+        parts = [p for p in message.split("\n") if p and not p.startswith("{")]
+        if not parts:
+            self.report.num_skipped += 1
+        for part in parts:
+            self.take(number, (process + part).encode("utf-8", "replace"))
 
     def damage(self, number: int, reason: str, line: bytes) -> None:
         self.report.add_damage(number, reason, line[-400:].decode("utf-8", "replace"))
@@ -275,6 +280,7 @@ class _Pass:
         if last is not None:
             if index == last[0] and text == last[1]:
                 self.num_repeated += 1
+                self.report.num_skipped += 1
                 return True
             if index > last[0] + 1:
                 self.num_missing += index - last[0] - 1
@@ -289,6 +295,7 @@ class _Pass:
     def table_row(self, number: int, line: bytes) -> None:
         if b"Unpadded Tokens" in line:
             self.graphs.num_intervals += 1
+            self.report.num_skipped += 1
             return
         match = _TABLE_ROW.search(line)
         if match is None:
@@ -319,6 +326,7 @@ class _Pass:
                     f"{mode}; the later one is shown, the counts are added up"
                 )
             self.graphs.mode = mode
+            self.report.num_read += 1
         elif match := _CAPTURE_SIZES.search(line):
             sizes = _int_list(match[1])
             if self.graphs.capture_sizes not in (None, sizes):
@@ -327,6 +335,7 @@ class _Pass:
                     "counts are added up"
                 )
             self.graphs.capture_sizes = sizes
+            self.report.num_read += 1
         elif b"- Capture sizes:" in line:
             self.damage(number, "capture sizes cut short", line)
         else:
@@ -375,7 +384,8 @@ class _Pass:
             if len(self.starts) == MAX_STARTS:
                 self.report.add_note(f"only the last {MAX_STARTS:,} starts are kept")
             self.starts.append(_Start())
-        self.starts[-1].seen.add(mark)
+        if len(self.starts[-1].seen) < _MAX_PROCESSES:
+            self.starts[-1].seen.add(mark)
         return self.starts[-1]
 
     def engine_config(self, number: int, line: bytes) -> None:
@@ -396,7 +406,9 @@ class _Pass:
             found = True
             if match[2] == match[3] and self.starts:
                 name = " ".join(match[1].decode("utf-8", "replace").split())
-                self.starts[-1].num_graphs[name] = int(match[3])
+                graphs = self.starts[-1].num_graphs
+                if name in graphs or len(graphs) < _MAX_CAPTURES:
+                    graphs[name] = int(match[3])
         if found:
             self.report.num_read += 1
         else:
@@ -413,7 +425,9 @@ class _Pass:
         self.report.num_read += 1
         counts = {int(size): int(count) for size, count, _ in items}
         median_us = {int(size): float(ms) * 1000 for size, _, ms in items}
-        self.sizes[_process(line)] = SizeTimes(counts, median_us)
+        process = _process(line)
+        if process in self.sizes or len(self.sizes) < _MAX_PROCESSES:
+            self.sizes[process] = SizeTimes(counts, median_us)
 
     def spec_line(self, number: int, line: bytes) -> None:
         match = _SPEC.search(line)
@@ -506,6 +520,8 @@ class _SpecLines:
             rates = [float(r) for r in match[3].split(b", ")]
         except ValueError:
             return "per-position rates broken"
+        if len(rates) > _MAX_K:
+            return f"more than {_MAX_K} positions"
         if max(rates) > 1.0:
             return "a per-position acceptance above 1"
         if any(deep > shallow for shallow, deep in pairwise(rates)):
