@@ -51,16 +51,22 @@ void work_together(int threads, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-// Runs piece(0) .. piece(count - 1), each once, none after one has thrown, be
-// it `stop`, which this thread asks between its pieces.
+// Runs piece(0, pause) .. piece(count - 1, pause), each once, none after one
+// has thrown. A long piece calls pause() every few milliseconds: it throws
+// where `stop`, which only this thread asks, or another piece has thrown.
 template <typename Piece>
 void parallel_for(std::size_t count, int threads, const Piece& piece,
                   const StopRequested& stop = {}) {
+  struct Ended {};  // of a piece whose end nobody waits for
   std::atomic<std::size_t> next{0};
   work_together(threads, [&](bool is_caller, const std::atomic<bool>& failed) {
+    const auto pause = [&] {
+      if (failed) throw Ended{};
+      if (is_caller) ask(stop);
+    };
     for (std::size_t i = next++; i < count && !failed; i = next++) {
       if (is_caller) ask(stop);
-      piece(i);
+      piece(i, pause);
     }
   });
 }

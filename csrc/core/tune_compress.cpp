@@ -34,12 +34,13 @@ class LineSolver {
   // runs(); without, only the totals are known.
   void solve(std::span<const double> cost, bool keep, std::span<double> totals,
              const StopRequested& stop) {
-    if (keep) from_.assign(max_entries_ * rows_ * labels_, kStay);
+    if (keep) from_.resize(max_entries_);
     last_label_.assign(max_entries_, 0);
     for (std::size_t e = 0; e < max_entries_; ++e) {
       ask(stop);
       std::swap(previous_, current_);
-      std::uint8_t* from = keep ? from_.data() + e * rows_ * labels_ : nullptr;
+      if (keep) from_[e].assign(rows_ * labels_, kStay);
+      std::uint8_t* from = keep ? from_[e].data() : nullptr;
       const bool changed = step(cost, e > 0, from);
       const double* last = current_.data() + (rows_ - 1) * labels_;
       std::size_t best = 0;
@@ -71,7 +72,7 @@ class LineSolver {
     std::size_t label = last_label_[e];
     std::size_t end = rows_;
     for (std::size_t r = rows_; r-- > 0;) {
-      const std::uint8_t from = from_[(e * rows_ + r) * labels_ + label];
+      const std::uint8_t from = from_[e][r * labels_ + label];
       if (r > 0 && from == kStay) continue;
       out.push_back({r, end, static_cast<std::int32_t>(label)});
       end = r;
@@ -139,7 +140,7 @@ class LineSolver {
   std::vector<double> current_;
   std::vector<std::uint8_t> switch_from_;
   std::vector<double> switch_cost_;
-  std::vector<std::uint8_t> from_;
+  std::vector<std::vector<std::uint8_t>> from_;  // [entry][row, label]
   std::vector<std::size_t> last_label_;
   std::vector<std::size_t> solved_with_;
 };
@@ -191,11 +192,12 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
                      kStepsPerThread);
   parallel_for(
       bands, useful,
-      [&](std::size_t a) {
+      [&](std::size_t a, const auto& pause) {
         LineSolver solver(line, labels, max_entries, non_increasing);
         std::vector<double> sum(line * labels, 0.0);
         joined[a].resize((bands - a) * max_entries);
         for (std::size_t b = a; b < bands; ++b) {
+          pause();
           problem.add_band(b, sum);
           solver.solve(
               sum, false,

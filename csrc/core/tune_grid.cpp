@@ -124,10 +124,12 @@ void row_step_us(const TuneInput& input, const std::vector<Surface>& surfaces,
   }
 }
 
-std::vector<Surface> surfaces_of(const TuneInput& input) {
+std::vector<Surface> surfaces_of(const TuneInput& input,
+                                 const StopRequested& stop) {
   std::vector<Surface> surfaces;
   surfaces.reserve(input.surfaces.size());
   for (const SurfacePoints& points : input.surfaces) {
+    ask(stop);
     surfaces.emplace_back(points, input.columns);
   }
   return surfaces;
@@ -301,7 +303,7 @@ TuneGrid tune_grid(const TuneInput& input, const StopRequested& stop) {
   const std::size_t labels = input.surfaces.size();
   const std::size_t width = input.columns.size();
   const auto rows = static_cast<std::size_t>(input.max_num_seqs);
-  const std::vector<Surface> surfaces = surfaces_of(input);
+  const std::vector<Surface> surfaces = surfaces_of(input, stop);
   TuneGrid out;
   out.best.resize(rows * width);
   out.best_us_per_token.resize(rows * width);
@@ -320,7 +322,7 @@ TuneGrid tune_grid(const TuneInput& input, const StopRequested& stop) {
     const std::size_t count = std::min(kChunkRows, rows - first);
     parallel_for(
         count, threads,
-        [&](std::size_t i) {
+        [&](std::size_t i, const auto& /*pause*/) {
           chunk[i] = evaluate_row(input, surfaces, first + i, out);
         },
         stop);
@@ -365,7 +367,7 @@ TuneReport tune_report(const TuneInput& input, std::span<const double> tokens,
   const std::size_t width = input.columns.size();
   const auto rows = static_cast<std::size_t>(input.max_num_seqs);
   const std::size_t assumptions = tokens.size() / (labels * width);
-  const std::vector<Surface> surfaces = surfaces_of(input);
+  const std::vector<Surface> surfaces = surfaces_of(input, stop);
   TuneReport out;
   out.us_per_token.resize(rows * width);
   out.best_changes.resize(rows * width);
@@ -383,7 +385,7 @@ TuneReport tune_report(const TuneInput& input, std::span<const double> tokens,
     std::vector<std::int64_t> cells_measured;
   };
   std::vector<RowSums> sums(rows);
-  const auto evaluate = [&](std::size_t row) {
+  const auto evaluate = [&](std::size_t row, const auto& /*pause*/) {
     RowSums& sum = sums[row];
     sum.label_cost.assign(assumptions * labels, 0.0);
     sum.table_cost.assign(assumptions * labels, 0.0);

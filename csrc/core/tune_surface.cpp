@@ -162,7 +162,7 @@ std::vector<double> surface_rows(const SurfacePoints& points,
   constexpr std::size_t kCellsPerThread = std::size_t{1} << 20;
   parallel_for(
       batches.size(), useful_threads(threads, out.size(), kCellsPerThread),
-      [&](std::size_t r) {
+      [&](std::size_t r, const auto& /*pause*/) {
         surface.row(batches[r], std::span(out).subspan(r * width, width));
       },
       stop);

@@ -187,16 +187,24 @@ TEST_CASE("merging blocks keeps every label's total and stops at the limit") {
 
 TEST_CASE("work is done once each, and exceptions come back from threads") {
   std::vector<int> times(1000);
-  parallel_for(times.size(), 4, [&](std::size_t i) { ++times[i]; });
+  parallel_for(times.size(), 4,
+               [&](std::size_t i, const auto&) { ++times[i]; });
   for (const int count : times) CHECK(count == 1);
   CHECK_THROWS_AS(parallel_for(100, 4,
-                               [](std::size_t i) {
+                               [](std::size_t i, const auto&) {
                                  if (i == 50) throw std::bad_alloc();
+                               }),
+                  std::bad_alloc);
+  // A piece that never ends by itself ends when another has thrown.
+  CHECK_THROWS_AS(parallel_for(2, 2,
+                               [](std::size_t i, const auto& pause) {
+                                 if (i == 1) throw std::bad_alloc();
+                                 for (;;) pause();
                                }),
                   std::bad_alloc);
   int asked = 0;
   CHECK_THROWS_AS(parallel_for(
-                      100, 4, [](std::size_t) {},
+                      100, 4, [](std::size_t, const auto&) {},
                       [&]() -> bool {
                         if (++asked < 2) return false;
                         throw std::bad_alloc();

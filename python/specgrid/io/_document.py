@@ -20,11 +20,8 @@ from specgrid._read import File, ReadError, parse_json, parse_yaml
 MAX_TEXT_BYTES = 1 << 20
 _GIVE = "give the YAML, JSON or shell file vLLM is started with"
 
-# The first line that says something decides. `key: value`, `- item` and `---` are
-# no shell command anybody starts a server with.
-_YAML_START = re.compile(
-    r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---|%YAML|- |-\r?\n|[\w.'\"/-]+[ \t]*:(?:[ \t\r\n]|$))"
-)
+# `key: value`, `- item` and `---` are no shell command anybody starts a server with.
+_YAML_LINE = re.compile(r"---|%YAML|- |-\r?$|[\w.'\"/-]+[ \t]*:(?:[ \t\r]|$)")
 
 
 def read_text(path: str | Path | File) -> str:
@@ -57,7 +54,15 @@ def kind_of(text: str, suffix: str = "") -> str:
             # systemd units begin with a bracket too, as does YAML's flow style.
             return "shell" if re.search(r"(?m)^\[\w+\]\s*$", text) else "json"
         return "json"
-    return "yaml" if _YAML_START.match(text) else "shell"
+    return "yaml" if _YAML_LINE.match(_first_line(text)) else "shell"
+
+
+def _first_line(text: str) -> str:
+    """The first line that is not empty and no comment: it decides."""
+    for line in text.split("\n"):
+        if line.strip() and not line.lstrip(" \t").startswith("#"):
+            return line
+    return ""
 
 
 def load(text: str, kind: str, name: str) -> Any:

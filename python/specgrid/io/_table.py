@@ -17,6 +17,7 @@ from specgrid.io._source import AnyPath, number, read_head, read_text, refuse
 MAX_TABLE_BYTES = 64 << 20
 MAX_ROWS = 1 << 20
 MAX_COLUMNS = 64
+MAX_NAME = 80
 TIME_UNITS = {"_us": 1.0, "_ms": 1000.0, "_s": 1e6}
 _UNITLESS = ("step", "latency", "time", "full", "piecewise", "eager", "median")
 
@@ -55,6 +56,12 @@ def read_table(path: AnyPath) -> tuple[list[str], list[tuple[int, dict[str, str]
             "has quoted line breaks, which no such table needs", "wrong_format", name
         )
     columns = [c.strip().lower() for c in rows[0]]
+    if max(map(len, columns)) > MAX_NAME:
+        refuse(
+            f"names a column with over {MAX_NAME} characters: {head.strip()[:80]}",
+            "wrong_format",
+            name,
+        )
     if len(set(columns)) != len(columns):
         refuse(f"names a column twice: {head.strip()[:80]}", "wrong_format", name)
     if any(is_number(c) for c in columns):

@@ -77,9 +77,12 @@ _TABLE_ROW = re.compile(
     rb"\|\s*([A-Z_]{1,32})\s*\|\s*(\d{1,15})\s*\|\s*$"
 )
 _TABLE_ROW_START = re.compile(rb"\|\s*\d{1,15}\s*\|\s*\d{1,15}\s*\|")
-_CAPTURE_SIZES = re.compile(rb"- Capture sizes: \[((?:\d{1,9}(?:, )?)*)\]\s*$")
+# Of a list each part has one reading only: of two, a long broken line would take
+# for ever.
+_SIZES = rb"\[((?:\d{1,9}(?:, \d{1,9})*)?)\]"
+_CAPTURE_SIZES = re.compile(rb"- Capture sizes: " + _SIZES + rb"\s*$")
 _TABLE_MODE = re.compile(rb"- Mode: ([A-Z_]{1,32})\s*$")
-_BATCHSIZE = re.compile(rb"median_time\(ms\)\): \[(.*)\]\s*$")
+_BATCHSIZE = b"median_time(ms)): ["
 _BATCHSIZE_ITEM = re.compile(
     rb"\((\d{1,9}), (\d{1,15}), (\d{1,9}(?:\.\d{1,9})?)\)(?:, |$)"
 )
@@ -116,7 +119,7 @@ _STARTUP_WORDS = (
     (b" KV cache size: ", "kv_tokens"),
 )
 _ENGINE_CONFIG = re.compile(rb"Initializing a V1 LLM engine \(v([^)\s]{1,64})\)")
-_CONFIG_SIZES = re.compile(rb"'cudagraph_capture_sizes': \[((?:\d{1,9}(?:, )?)*)\]")
+_CONFIG_SIZES = re.compile(rb"'cudagraph_capture_sizes': " + _SIZES)
 _PROGRESS_BAR = re.compile(
     rb"Capturing ([\w -]{0,60}CUDA graphs(?: \([\w, -]{1,60}\))?): {1,3}\d{1,3}%"
     rb"\|[^|\r]{0,400}\| {0,3}(\d{1,9})/(\d{1,9})"
@@ -417,9 +420,9 @@ class _Pass:
     # The two lines with totals or rates.
 
     def batchsize(self, number: int, line: bytes) -> None:
-        match = _BATCHSIZE.search(line)
-        items = [] if match is None else _BATCHSIZE_ITEM.findall(match[1])
-        if match is None or match[1].count(b"(") != len(items):
+        _, found, rest = line.rstrip().partition(_BATCHSIZE)
+        items = _BATCHSIZE_ITEM.findall(rest.removesuffix(b"]"))
+        if not found or not rest.endswith(b"]") or rest.count(b"(") != len(items):
             self.damage(number, "batch-size line cut short or broken", line)
             return
         self.report.num_read += 1
