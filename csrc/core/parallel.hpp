@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -26,27 +29,54 @@ namespace specgrid {
 // Runs work(true, failed) on this thread and work(false, failed) on up to
 // `threads` - 1 others, and returns when all have ended. The work takes its
 // pieces from a counter, so any number of threads gets through them all: where
-// the system gives fewer than asked for, those do it. The first exception of a
-// thread is thrown again here; `failed` is then true, and the others end soon.
-template <typename Work>
-void work_together(int threads, const Work& work) {
+// the system gives fewer than asked for, those do it. While this thread waits
+// for others it calls idle() now and then. The first exception of a thread is
+// thrown again here; `failed` is then true, and the others end soon.
+template <typename Work, typename Idle>
+void work_together(int threads, const Work& work, const Idle& idle) {
+  constexpr std::chrono::milliseconds kIdle(20);
   std::atomic<bool> failed{false};
   std::exception_ptr error;  // written by the one thread that set `failed`
-  const auto guarded = [&](bool is_caller) noexcept {
+  const auto guarded = [&](const auto& part) noexcept {
     try {
-      work(is_caller, std::as_const(failed));
+      part();
     } catch (...) {
       if (!failed.exchange(true)) error = std::current_exception();
     }
   };
+  std::mutex mutex;
+  std::condition_variable ended;
+  int busy = 0;
+  const auto leave = [&] {
+    const std::lock_guard lock(mutex);
+    if (--busy == 0) ended.notify_one();
+  };
   {
     std::vector<std::jthread> others;
-    try {
-      for (int i = 1; i < threads; ++i) others.emplace_back(guarded, false);
-    } catch (const std::exception&) {
-      // No more threads to be had.
+    for (int i = 1; i < threads; ++i) {
+      {
+        const std::lock_guard lock(mutex);
+        ++busy;
+      }
+      try {
+        others.emplace_back([&] {
+          guarded([&] { work(false, std::as_const(failed)); });
+          leave();
+        });
+      } catch (const std::exception&) {
+        leave();  // No more threads to be had.
+        break;
+      }
     }
-    guarded(true);
+    guarded([&] { work(true, std::as_const(failed)); });
+    guarded([&] {
+      std::unique_lock lock(mutex);
+      while (!ended.wait_for(lock, kIdle, [&] { return busy == 0; })) {
+        lock.unlock();
+        idle();
+        lock.lock();
+      }
+    });
   }
   if (error) std::rethrow_exception(error);
 }
@@ -59,16 +89,19 @@ void parallel_for(std::size_t count, int threads, const Piece& piece,
                   const StopRequested& stop = {}) {
   struct Ended {};  // of a piece whose end nobody waits for
   std::atomic<std::size_t> next{0};
-  work_together(threads, [&](bool is_caller, const std::atomic<bool>& failed) {
+  const auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     const auto pause = [&] {
       if (failed) throw Ended{};
       if (is_caller) ask(stop);
     };
-    for (std::size_t i = next++; i < count && !failed; i = next++) {
+    for (;;) {
       if (is_caller) ask(stop);
+      const std::size_t i = next++;
+      if (i >= count || failed) return;
       piece(i, pause);
     }
-  });
+  };
+  work_together(threads, work, [&] { ask(stop); });
 }
 
 }  // namespace specgrid

@@ -23,9 +23,10 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
   std::atomic<std::size_t> total{0};
   auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     std::vector<Arc> scratch;
-    for (std::size_t node = next.fetch_add(1); node < num && !failed;
-         node = next.fetch_add(1)) {
+    for (;;) {
       if (is_caller) ask(stop);
+      const std::size_t node = next.fetch_add(1);
+      if (node >= num || failed) return;
       if (total.load(std::memory_order_relaxed) > kMaxKeptArcs) return;
       const auto found =
           dag.arcs_into(static_cast<std::int32_t>(node), scratch);
@@ -33,7 +34,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
       total.fetch_add(found.size(), std::memory_order_relaxed);
     }
   };
-  work_together(num_threads, work);
+  work_together(num_threads, work, [&] { ask(stop); });
   if (total.load() > kMaxKeptArcs) arcs_ = {};
 }
 

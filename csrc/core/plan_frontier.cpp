@@ -105,7 +105,9 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
       }
     }
   };
-  work_together(useful_threads(num_threads, num_groups, 1), work);
+  work_together(useful_threads(num_threads, num_groups, 1), work, [&] {
+    if (stop && stop()) stopped.store(true);
+  });
   return !stopped.load();
 }
 

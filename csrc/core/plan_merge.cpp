@@ -30,13 +30,18 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
       if (curves[at].stopped) stopped.store(true);
     }
   };
-  work_together(useful_threads(num_threads, ladders.size(), 1),
-                [&](bool is_caller, const std::atomic<bool>& failed) {
-                  work([&] {
-                    if (is_caller && stop && stop()) stopped.store(true);
-                    return stopped.load() || failed.load();
-                  });
-                });
+  const auto asked = [&] {
+    if (stop && stop()) stopped.store(true);
+  };
+  work_together(
+      useful_threads(num_threads, ladders.size(), 1),
+      [&](bool is_caller, const std::atomic<bool>& failed) {
+        work([&] {
+          if (is_caller) asked();
+          return stopped.load() || failed.load();
+        });
+      },
+      asked);
   return curves;
 }
 

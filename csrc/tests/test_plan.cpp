@@ -315,11 +315,13 @@ TEST_CASE("the answer does not depend on the number of threads") {
 TEST_CASE("what a thread throws reaches the caller, and the others end first") {
   for (const int threads : {1, 2, 5}) {
     std::atomic<int> ended{0};
-    CHECK_THROWS_AS(work_together(threads,
-                                  [&](bool, const std::atomic<bool>&) {
-                                    ++ended;
-                                    throw std::bad_alloc();
-                                  }),
+    CHECK_THROWS_AS(work_together(
+                        threads,
+                        [&](bool, const std::atomic<bool>&) {
+                          ++ended;
+                          throw std::bad_alloc();
+                        },
+                        [] {}),
                     std::bad_alloc);
     CHECK(ended == threads);
   }

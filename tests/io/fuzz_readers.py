@@ -440,7 +440,7 @@ def outcome(reader: Reader, data: bytes, path: Path) -> str:
         text = text.replace(str(path), "").replace(path.name, "")
         text = re.sub(r"'[^']*'|\"[^\"]*\"|[-+\d.,e]+", "#", text)
         # Sentences end in advice, or begin with what is wrong; the rest is the input.
-        part = text[:45] if rule else text[-45:]
+        part = text[:28] if rule else text[-45:]
         return f"{type(error).__name__} {rule}: {part}"
     except Exception as error:
         raise Fault(f"{type(error).__name__}: {error}"[:500]) from error

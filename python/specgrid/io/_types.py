@@ -32,6 +32,9 @@ MAX_DAMAGE_KEPT = 5
 MAX_NOTES = 50
 
 
+_MAX_MESSAGE = 800
+
+
 class DataError(ValueError):
     """Input that was refused, because any use of it would be a guess.
 
@@ -57,6 +60,8 @@ class DataError(ValueError):
         source: str | None = None,
         line: int | None = None,
     ) -> None:
+        if len(message) > _MAX_MESSAGE:  # it quotes something absurd
+            message = f"{message[:400]} ... {message[-200:]}"
         where = "" if source is None else source
         if line is not None:
             where += f":{line}"
