@@ -60,5 +60,22 @@ TEST_CASE("rounding near the end of int64 stays below the maximum") {
   CHECK(align_sizes(Sizes{5}, 2, 3).empty());
 }
 
+TEST_CASE("an explicit list is taken up to the largest size handled") {
+  CaptureConfig config = config_of(8, 1);
+  config.max_num_batched_tokens = kMaxCaptureTokens + 1;
+  const Sizes fits{kMaxCaptureTokens, 4};
+  config.explicit_sizes = fits;
+  CHECK(capture_sizes(config).sizes == Sizes{4, kMaxCaptureTokens});
+  const Sizes beyond{4, kMaxCaptureTokens + 1};
+  config.explicit_sizes = beyond;
+  const CaptureResult refused = capture_sizes(config);
+  CHECK(refused.fault == CaptureFault::kTooLarge);
+  CHECK(refused.value == kMaxCaptureTokens + 1);
+  CHECK(refused.sizes.empty());
+  // Sizes that no step can have are left out before they are too large.
+  config.max_num_batched_tokens = 8192;
+  CHECK(capture_sizes(config).sizes == Sizes{4});
+}
+
 }  // namespace
 }  // namespace specgrid
