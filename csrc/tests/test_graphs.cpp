@@ -367,3 +367,29 @@ TEST_CASE("runs of query lengths without graphs keep none (reachable)") {
   CHECK(tokens_of(dispatcher, GraphMode::kFull) == Numbers{8});
   CHECK(serve(dispatcher, uniform(5, 1))->num_tokens == 8);
 }
+
+TEST_CASE("no FULL graph holds more requests than can run") {
+  const Setup setup{.sizes = {8, 9}, .mixed_mode = GraphMode::kNone};
+  CHECK(tokens_of(setup.build(), GraphMode::kFull) == Numbers{8});
+}
+
+TEST_CASE("a size that an earlier one was rounded to adds no graph") {
+  const Setup setup{.sizes = {1, 4, 12},
+                    .query_lens = {4},
+                    .decode_query_len = 4,
+                    .mixed_mode = GraphMode::kNone};
+  CHECK(tokens_of(setup.build(), GraphMode::kFull) == Numbers{12, 4});
+}
+
+TEST_CASE("a graph is hidden by one of exactly the step's tokens") {
+  // Length 2 has graphs of 14 and 20 tokens, length 4 of 16 and 20.
+  const Setup setup{.sizes = {13, 20},
+                    .query_lens = {2, 4},
+                    .max_num_seqs = 16,
+                    .decode_query_len = 4};
+  const Dispatcher dispatcher = setup.build();
+  CHECK(serve(dispatcher, uniform(7, 2))->num_tokens == 14);
+  CHECK(serve(dispatcher, uniform(8, 2))->mode == GraphMode::kPiecewise);
+  CHECK(serve(dispatcher, uniform(9, 2))->mode == GraphMode::kFull);
+  CHECK(dispatcher.explain(uniform(8, 2)).hidden_by >= 0);
+}

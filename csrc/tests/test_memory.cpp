@@ -221,7 +221,7 @@ TEST_CASE("the tuner out of memory, its threads as well") {
     CHECK(count_failures([&] {
             static_cast<void>(
                 compress_bands(cost, 3, 2, 2, 3, non_increasing, 2));
-          }) > 20);
+          }) > 10);
   }
   const std::vector<double> share{1, 1, 2};
   const std::vector<double> step{5, 6, 7, 4, 8, 9};

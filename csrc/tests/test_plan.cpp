@@ -575,9 +575,11 @@ TEST_CASE("labels stopped at any question keep a true bound and a plan") {
 }
 
 TEST_CASE("ladders may be stopped before any row of any of them") {
-  Random random(9);
-  std::vector<Ladder> ladders{random_ladder(random, 6),
-                              random_ladder(random, 6)};
+  Ladder ladder;
+  ladder.weight = {0, 3, 1, 2};
+  ladder.cost = {0, 10, 30, 20};
+  ladder.eager_time = {0, 300, 100, 200};
+  const std::vector<Ladder> ladders{ladder, ladder};
   const Frontier whole = solve_ladders(ladders, 12, false, 1, {});
   for (const bool plain : {false, true}) {
     for (int n = 0;; ++n) {
@@ -589,7 +591,7 @@ TEST_CASE("ladders may be stopped before any row of any of them") {
         CHECK(found.points.empty());
         continue;
       }
-      CHECK(n > 1);
+      CHECK(n == 6);  // every number of entries of each
       CHECK(found.points.size() == whole.points.size());
       break;
     }
@@ -644,22 +646,69 @@ TEST_CASE("a ladder that must reach further than it can has no plan") {
   CHECK(points() == 0);
 }
 
-TEST_CASE("a list for steps of no query length, or with few decode tokens") {
+TEST_CASE("a list for steps of no query length equals trying every list") {
   Random random(11);
-  for (int i = 0; i < 120; ++i) {
+  for (int i = 0; i < 60; ++i) {
     CAPTURE(i);
     SharedProblem p = random_problem(random, random.one_in(2));
-    if (i % 2 == 0) {
-      p.query_lens.clear();
-      for (auto* column : {&p.decode_tier, &p.decode_reqs, &p.decode_weight,
-                           &p.decode_eager, &p.decode_required}) {
-        column->clear();
-      }
-    } else {
-      p.max_decode_tokens = random.in(1, p.max_size);
+    p.query_lens.clear();
+    for (auto* column : {&p.decode_tier, &p.decode_reqs, &p.decode_weight,
+                         &p.decode_eager, &p.decode_required}) {
+      column->clear();
     }
     check_frontier(p, random);
   }
+}
+
+TEST_CASE("of equal sets the last ladder has fewest entries, then the others") {
+  Random random(12);
+  int ties = 0;
+  for (int i = 0; i < 200; ++i) {
+    CAPTURE(i);
+    // Few distinct numbers, so that many sets are equal.
+    std::vector<Ladder> ladders;
+    for (int which = 0; which < 3; ++which) {
+      Ladder ladder = random_ladder(random, 3);
+      for (std::size_t n = 1; n < ladder.weight.size(); ++n) {
+        ladder.weight[n] = random.in(0, 1);
+        ladder.cost[n] = 10;
+        ladder.eager_time[n] = 20 * ladder.weight[n];
+      }
+      ladders.push_back(ladder);
+    }
+    // By entries in the last ladder, in the one before, and then by the
+    // entries themselves, from the largest down.
+    using Key = std::tuple<std::int64_t, std::vector<std::size_t>, List>;
+    std::map<std::int64_t, Key> best;  // by graphs
+    for (const auto& [outcome, entries] : every_choice(ladders)) {
+      std::vector<std::size_t> counts(ladders.size());
+      for (const std::int64_t entry : entries) {
+        ++counts[ladders.size() - 1 - static_cast<std::size_t>(entry >> 32)];
+      }
+      List down(entries.rbegin(), entries.rend());
+      const Key key{outcome.time, counts, down};
+      const auto [at, first] = best.try_emplace(outcome.graphs, key);
+      if (first) continue;
+      ties += std::get<0>(at->second) == outcome.time ? 1 : 0;
+      at->second = std::min(at->second, key);
+    }
+    const Frontier found = solve_ladders(ladders, 30, i % 2 == 0, 1, {});
+    std::size_t point = 0;
+    std::int64_t reached = kNoPlan;
+    for (const auto& [graphs, key] : best) {
+      if (std::get<0>(key) >= reached) continue;
+      reached = std::get<0>(key);
+      REQUIRE(point < found.points.size());
+      CHECK(found.points[point].graphs == graphs);
+      CHECK(found.points[point].time == reached);
+      List down = found.points[point].entries;
+      std::reverse(down.begin(), down.end());
+      CHECK(down == std::get<2>(key));
+      ++point;
+    }
+    CHECK(point == found.points.size());
+  }
+  CHECK(ties > 1000);
 }
 
 TEST_CASE("kept arcs are the graph's own, few or too many to keep") {

@@ -79,8 +79,8 @@ FAULTS = [
           "const std::int64_t split = lo;", "steps are served and eager at once"),
     Fault("plan_ladder", "if (last.start <= start) return;",
           "if (last.start < start) return;", "ties go to the larger entry"),
-    Fault("plan_ladder", "line.above > last.above", "line.above >= last.above",
-          "a line that is never lowest stays in the envelope"),
+    Fault("plan_ladder", "lines_[at_ + 1].above < x", "lines_[at_ + 1].above <= x",
+          "where two lines cross the larger entry is taken"),
     Fault("plan_merge", "if (time < next[g])", "if (time <= next[g])",
           "ties take more entries"),
     Fault("plan_labels", "if (next.bound > most) continue;",
@@ -160,8 +160,10 @@ def failing(topic: str) -> str:
         [f"out/{tests}", f"--source-file=*test_{topic}.cpp", "--abort-after=1"], 300
     )
     if status != 0:
-        name = re.search(r"^TEST CASE: +(.*(?:\n  .*)*)", said, re.MULTILINE)
-        return f"C++ test: {' '.join(name[1].split())}" if name else "C++ tests"
+        # The last header before the first error: messages have headers too.
+        before = said.partition(" ERROR: ")[0]
+        names = re.findall(r"^TEST CASE: +(.*(?:\n  .*)*)", before, re.MULTILINE)
+        return f"C++ test: {' '.join(names[-1].split())}" if names else "C++ tests"
     corpus = ROOT / "tests" / "fuzz-corpus" / f"{topic}.txt"
     status, _ = run([f"out/{replay}", str(corpus)], 120)
     return "the replay of saved inputs alone" if status != 0 else ""
