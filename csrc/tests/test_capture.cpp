@@ -32,6 +32,27 @@ TEST_CASE("the largest counts do not overflow") {
   }
 }
 
+TEST_CASE("the token grid: 1, 2, 4, every 8th below 256, then every 16th") {
+  Sizes grid{1, 2, 4};
+  for (std::int64_t size = 8; size < 256; size += 8) grid.push_back(size);
+  for (std::int64_t size = 256; size <= 512; size += 16) grid.push_back(size);
+  CHECK(capture_sizes(config_of(256, 1)).sizes == grid);
+  CHECK(capture_sizes(config_of(4096, 1)).sizes == grid);
+}
+
+TEST_CASE("the maximum is twice the widest decode batch, under the ceiling") {
+  CHECK(capture_sizes(config_of(16, 1)).max_size == 32);
+  CHECK(capture_sizes(config_of(16, 4)).max_size == 128);
+  CaptureConfig config = config_of(16, 4);
+  config.platform_ceiling = 100;
+  CHECK(capture_sizes(config).max_size == 96);
+}
+
+TEST_CASE("a size is rounded up to the maximum, and no further") {
+  CHECK(align_sizes(Sizes{5}, 6, 3) == Sizes{6});
+  CHECK(align_sizes(Sizes{5, 7}, 8, 3) == Sizes{6});
+}
+
 TEST_CASE("a maximum below the query length marks nothing at zero") {
   CaptureConfig config = config_of(8, 17, CaptureRule::kKeepMax);
   config.explicit_max = 3;

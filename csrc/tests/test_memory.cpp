@@ -33,6 +33,7 @@ std::atomic<std::int64_t> blocks_in_use{0};
 
 }  // namespace
 
+// Every form a program without over-aligned types uses.
 void* operator new(std::size_t size) {
   if (requests_left.load() != kPlenty && requests_left.fetch_sub(1) <= 0) {
     throw std::bad_alloc();
@@ -42,13 +43,27 @@ void* operator new(std::size_t size) {
   ++blocks_in_use;
   return block;
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](std::size_t size) { return operator new(size); }
 
 void operator delete(void* block) noexcept {
   if (block != nullptr) --blocks_in_use;
   std::free(block);
 }
-
 void operator delete(void* block, std::size_t) noexcept {
+  operator delete(block);
+}
+void operator delete(void* block, const std::nothrow_t&) noexcept {
+  operator delete(block);
+}
+void operator delete[](void* block) noexcept { operator delete(block); }
+void operator delete[](void* block, std::size_t) noexcept {
   operator delete(block);
 }
 

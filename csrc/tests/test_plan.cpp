@@ -539,7 +539,7 @@ TEST_CASE("the frontier may be stopped at every question, and asks each node") {
   }
 }
 
-TEST_CASE("labels stopped at any question keep a true bound and a plan") {
+TEST_CASE("labels stopped at a question keep a true bound and a plan") {
   const SharedProblem p = with_groups();
   const SharedListDag dag(p);
   const Resources limits{9, 12, 8};
@@ -549,7 +549,7 @@ TEST_CASE("labels stopped at any question keep a true bound and a plan") {
   for (const bool roughly : {false, true}) {
     int stops = 0;
     int plans = 0;
-    for (int n = 0;; ++n) {
+    for (int n = 0;; n += 1 + n / 8) {
       Patience patience{n};
       const LabelResult early =
           roughly ? solve_roughly(dag, limits, patience.stop())
@@ -569,7 +569,7 @@ TEST_CASE("labels stopped at any question keep a true bound and a plan") {
       ++stops;
       plans += early.found ? 1 : 0;
     }
-    CHECK(stops > 20);
+    CHECK(stops > 15);
     CHECK(plans > 10);
   }
 }

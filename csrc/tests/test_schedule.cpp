@@ -129,5 +129,21 @@ TEST_CASE("a ragged schedule too large to refine is refused by cells") {
   CHECK(fault.context_hi == static_cast<std::int64_t>(kMaxRaggedCells));
 }
 
+TEST_CASE("contexts that leave a gap, or start late, are refused") {
+  const Fault gap = fault_of({1, 4, 1, 3, 1, 1, 4, 5, 9, 1}, Form::kGrid);
+  CHECK(gap.rule == Rule::kContextContiguous);
+  CHECK(gap.row == 1);
+  CHECK(gap.other == 0);
+  CHECK(fault_of({1, 4, 2, 3, 1}, Form::kGrid).rule == Rule::kContextStart);
+  CHECK(fault_of({1, 4, 1, 3, 1, 1, 4, 4, 9, 1}, Form::kGrid).rule ==
+        Rule::kNone);
+}
+
+TEST_CASE("ragged batches may leave a gap, which the range before carries") {
+  const Grid grid = grid_of({1, 2, 1, 9, 1, 5, 6, 1, 9, 2}, Form::kRagged);
+  CHECK(grid.batches == std::vector<Range>{{1, 2}, {5, 6}});
+  CHECK(grid.k == Values{1, 2});
+}
+
 }  // namespace
 }  // namespace specgrid
