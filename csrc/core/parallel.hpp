@@ -4,11 +4,8 @@
 #define SPECGRID_CORE_PARALLEL_HPP_
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <exception>
-#include <thread>
-#include <vector>
+#include <functional>
 
 namespace specgrid {
 
@@ -25,43 +22,11 @@ namespace specgrid {
 // any number of threads gets through them all: where the system gives fewer
 // than asked for, those do it. The first exception of a thread is thrown again
 // here.
-template <typename Work>
-void work_together(int threads, const Work& work) {
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;  // written by the one thread that set `failed`
-  const auto guarded = [&](bool is_caller) noexcept {
-    try {
-      work(is_caller);
-    } catch (...) {
-      if (!failed.exchange(true)) error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    try {
-      for (int i = 1; i < threads; ++i) others.emplace_back(guarded, false);
-    } catch (const std::exception&) {
-      // No more threads to be had.
-    }
-    guarded(true);
-  }
-  if (error) std::rethrow_exception(error);
-}
+void work_together(int threads, const std::function<void(bool)>& work);
 
 // Runs piece(0) .. piece(count - 1), each once, none after one has thrown.
-template <typename Piece>
-void parallel_for(std::size_t count, int threads, const Piece& piece) {
-  std::atomic<std::size_t> next{0};
-  std::atomic<bool> failed{false};
-  work_together(threads, [&](bool /*is_caller*/) {
-    try {
-      for (std::size_t i = next++; i < count && !failed; i = next++) piece(i);
-    } catch (...) {
-      failed = true;
-      throw;
-    }
-  });
-}
+void parallel_for(std::size_t count, int threads,
+                  const std::function<void(std::size_t)>& piece);
 
 }  // namespace specgrid
 

@@ -8,14 +8,8 @@
 #include "core/parallel.hpp"
 
 namespace specgrid {
-namespace {
-
-// About 200 MB of arcs.
-constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
-
-}  // namespace
-
-KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
+KeptDag::KeptDag(const PlanDag& dag, int num_threads, std::size_t max_arcs)
+    : dag_(dag) {
   const auto num = static_cast<std::size_t>(dag.num_nodes());
   arcs_.resize(num);
   std::atomic<std::size_t> next{1};
@@ -24,7 +18,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
     std::vector<Arc> scratch;
     for (std::size_t node = next.fetch_add(1); node < num;
          node = next.fetch_add(1)) {
-      if (total.load(std::memory_order_relaxed) > kMaxKeptArcs) return;
+      if (total.load(std::memory_order_relaxed) > max_arcs) return;
       const auto found =
           dag.arcs_into(static_cast<std::int32_t>(node), scratch);
       arcs_[node].assign(found.begin(), found.end());
@@ -32,7 +26,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads) : dag_(dag) {
     }
   };
   work_together(num_threads, work);
-  if (total.load() > kMaxKeptArcs) arcs_ = {};
+  if (total.load() > max_arcs) arcs_ = {};
 }
 
 std::int32_t KeptDag::num_nodes() const { return dag_.num_nodes(); }

@@ -141,10 +141,8 @@ void Surface::row(double batch, std::span<double> out) const {
   for (std::size_t c = 0; c < width; ++c) {
     while (hi < position.size() && position[hi] < columns_[c]) ++hi;
     if (hi == position.size()) break;
-    if (!std::isnan(out[c])) continue;
-    if (position[hi] == columns_[c]) {
-      out[c] = at_batch[hi];
-    } else if (hi > 0) {
+    // A column at one of these contexts has its value already.
+    if (std::isnan(out[c]) && hi > 0) {
       out[c] = between(columns_[c], position[hi - 1], at_batch[hi - 1],
                        position[hi], at_batch[hi]);
     }
