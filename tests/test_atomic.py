@@ -38,15 +38,44 @@ def test_a_link_goes_on_pointing_where_it_did(tmp_path: Path) -> None:
 
 def test_permissions_stay_and_new_files_follow_the_umask(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    before = os.umask(0o027)
-    try:
-        write_whole(path, b"new")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    for umask, mode in ((0, 0o666), (0o027, 0o640)):
+        path.unlink(missing_ok=True)
+        before = os.umask(umask)
+        try:
+            write_whole(path, b"new")
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == mode
     path.chmod(0o604)
     write_whole(path, b"newer")
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+def test_the_scratch_file_never_takes_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _: "taken")
+    other = tmp_path / ".plan.json.taken.tmp"
+    other.write_bytes(b"somebody's")
+    with pytest.raises(FileExistsError) as caught:
+        write_whole(tmp_path / "plan.json", b"data")
+    assert caught.value.filename == str(tmp_path / "plan.json")
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"somebody's"]
+
+
+def test_what_cannot_be_finished_leaves_the_old_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(b"old")
+
+    def stopped(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, b"new")
+    assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
 
 
 def test_a_full_device_is_said_and_stays_a_device() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_numpy_scalars_and_whole_floats_index() -> None:
     assert isinstance(lookup[8, 150], int)
 
 
-@pytest.mark.parametrize("key", ["8", 1.5, None, slice(1, 2), (1, 2, 3)])
+@pytest.mark.parametrize("key", ["8", 1.5, None, slice(1, 2), (1,), (1, 2, 3)])
 def test_keys_that_are_no_batch_are_refused(key: Any) -> None:
     lookup = Schedule([(1, 8, 2)]).lookup(8, 2)
     with pytest.raises(TypeError):
@@ -170,6 +171,27 @@ def test_lookups_are_values() -> None:
     assert copy.context_ranges == lookup.context_ranges
     assert lookup != 3
     assert repr(lookup) == "<Lookup of 16 requests x 2 context columns, k up to 3>"
+
+
+def test_to_torch_shares_memory_on_the_cpu_and_copies_to_a_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the two torch calls it makes stood in for; tests/vllm has the real one."""
+
+    class Tensor:
+        def __init__(self, array: Any, device: str = "cpu") -> None:
+            self.array, self.device = array, device
+
+        def to(self, device: str) -> Tensor:
+            return Tensor(self.array.copy(), device)
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(from_numpy=Tensor))
+    lookup = Schedule([(1, 4, 2), (5, 8, 1)]).lookup(8, 2)
+    here: Any = lookup.to_torch()
+    there: Any = lookup.to_torch("cuda:0")
+    assert np.shares_memory(here.array, lookup.dense())
+    assert (here.device, there.device) == ("cpu", "cuda:0")
+    assert np.array_equal(there.array, lookup.dense())
 
 
 def test_torch_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -510,7 +510,7 @@ def test_bad_parts_are_refused(make: Any, says: str) -> None:
         ({"num_threads": 0}, "num_threads must be between 1"),
         ({"max_labels": 0}, "max_labels must be between 1"),
         ({"workload": {(1, 1): 1}}, "workload is a dict"),
-        ({"costs": 7}, "costs is a int"),
+        ({"costs": 7}, "costs is an int"),
         (
             {"costs": Costs(lambda t: math.nan, 1, 1)},
             "full cost of 1 tokens is nan",

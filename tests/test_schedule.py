@@ -264,6 +264,7 @@ def test_tensorrt_llm_lower_keys() -> None:
         ({4: 2, 8: 3}, None, "must map to max_draft_len"),
         ({4: 5}, 4, "above max_draft_len"),
         ({0: 4}, None, "between 1 and"),
+        ({2**31: 4}, None, "between 1 and"),
         ({4: -1}, None, "whole number >= 0"),
         ({4: 1.5}, None, "whole number >= 0"),
         ({}, None, "non-empty mapping"),
@@ -281,6 +282,26 @@ def test_tensorrt_llm_refusals(mapping: Any, max_draft_len: Any, phrase: str) ->
 def test_tensorrt_llm_keys_must_be_said() -> None:
     with pytest.raises(ConfigError, match="'upper' or 'lower'"):
         Schedule.from_tensorrt_llm({4: 1}, "both")  # type: ignore[arg-type]
+
+
+def test_tensorrt_llm_lower_keys_start_at_one() -> None:
+    with pytest.raises(ConfigError, match="the first key must be 1, not 4"):
+        Schedule.from_tensorrt_llm({4: 4, 8: 2}, "lower")
+
+
+def test_tensorrt_llm_zero_at_the_end_is_said_once() -> None:
+    schedule = Schedule.from_tensorrt_llm({4: 4, 8: 0}, "upper")
+    assert schedule.batch_ranges == ((1, 4), (5, 8))
+
+
+def test_ranges_of_one_k_are_one_key_for_tensorrt_llm() -> None:
+    schedule = Schedule([(1, 4, 1000), (5, 8, 1000), (9, 16, 0)])
+    assert schedule.to_tensorrt_llm() == {8: 1000}
+
+
+def test_the_first_row_of_another_form_is_named() -> None:
+    assert rule_of([(1, 4, 3), (5, 8, 1, 100, 2), (9, 12, 1)]) == ("mixed", 1)
+    assert rule_of([(1, 4, 3), (5, 8, 2), (9, 12, 1, 100, 2)]) == ("mixed", 2)
 
 
 def test_vllm_to_tensorrt_llm() -> None:

@@ -18,15 +18,13 @@ void add_with_twin(const GraphConfig& config, const GraphShape& shape,
                    std::vector<GraphShape>& out) {
   out.push_back(shape);
   if (config.num_ubatches <= 1 || shape.mode != GraphMode::kFull ||
-      shape.num_reqs == 0 || shape.num_tokens % shape.num_reqs != 0 ||
+      shape.num_tokens % shape.num_reqs != 0 ||
       shape.num_tokens < config.num_ubatches ||
       shape.num_tokens < config.ubatch_min_tokens) {
     return;
   }
-  const std::int32_t query_len = shape.num_tokens / shape.num_reqs;
-  if (shape.query_len != 0 && shape.query_len != query_len) return;
   GraphShape twin = shape;
-  twin.query_len = query_len;
+  twin.query_len = shape.num_tokens / shape.num_reqs;
   twin.num_ubatches = static_cast<std::int16_t>(config.num_ubatches);
   out.push_back(twin);
 }

@@ -8,14 +8,8 @@
 #include "core/parallel.hpp"
 
 namespace specgrid {
-namespace {
-
-// About 200 MB of arcs.
-constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
-
-}  // namespace
-
-KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
+KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop,
+                 std::size_t max_arcs)
     : dag_(dag) {
   const auto num = static_cast<std::size_t>(dag.num_nodes());
   arcs_.resize(num);
@@ -27,7 +21,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
       if (is_caller) ask(stop);
       const std::size_t node = next.fetch_add(1);
       if (node >= num || failed) return;
-      if (total.load(std::memory_order_relaxed) > kMaxKeptArcs) return;
+      if (total.load(std::memory_order_relaxed) > max_arcs) return;
       const auto found =
           dag.arcs_into(static_cast<std::int32_t>(node), scratch);
       arcs_[node].assign(found.begin(), found.end());
@@ -35,7 +29,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop)
     }
   };
   work_together(num_threads, work, [&] { ask(stop); });
-  if (total.load() > kMaxKeptArcs) arcs_ = {};
+  if (total.load() > max_arcs) arcs_ = {};
 }
 
 std::int32_t KeptDag::num_nodes() const { return dag_.num_nodes(); }

@@ -12,6 +12,7 @@
 #ifndef SPECGRID_CORE_PLAN_DAG_HPP_
 #define SPECGRID_CORE_PLAN_DAG_HPP_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -55,12 +56,16 @@ class PlanDag {
   [[nodiscard]] virtual std::int64_t entry(std::int32_t node) const = 0;
 };
 
+// Most arcs a KeptDag keeps: about 200 MB of them.
+inline constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
+
 // A graph whose arcs are worked out once, by several threads, and kept; or,
 // where they are too many to keep, each time they are asked for.
 class KeptDag final : public PlanDag {
  public:
   // `dag` must outlive this.
-  KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop);
+  KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop = {},
+          std::size_t max_arcs = kMaxKeptArcs);
 
   [[nodiscard]] std::int32_t num_nodes() const override;
   [[nodiscard]] std::span<const Arc> arcs_into(

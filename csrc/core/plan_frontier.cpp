@@ -144,10 +144,7 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs,
     Choice found;
     for (const Arc& arc : dag_.arcs_into(state.node, scratch_)) {
       const std::int64_t left = state.graphs - arc.graphs;
-      if (left < 0 || best(arc.from, left) + arc.time != target ||
-          best(arc.from, left) >= kNoPlan) {
-        continue;
-      }
+      if (left < 0 || best(arc.from, left) + arc.time != target) continue;
       const Choice& below = choice(arc.from, left);
       if (below.entries < 0) {
         todo.push_back({arc.from, left});

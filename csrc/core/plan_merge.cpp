@@ -69,7 +69,7 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
     const std::vector<std::int64_t>& curve = curves[at].time;
     std::vector<std::int64_t> next(width, kNoPlan);
     std::vector<std::int32_t> choice(width, 0);
-    for (std::size_t k = 0; k < curve.size() && k * each < width; ++k) {
+    for (std::size_t k = 0; k < curve.size(); ++k) {
       ask(stop);
       if (curve[k] >= kNoPlan) continue;
       for (std::size_t g = k * each; g < width; ++g) {

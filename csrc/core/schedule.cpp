@@ -106,13 +106,12 @@ std::variant<Grid, Fault> build_batch_only(const Rows& rows) {
   return grid;
 }
 
-// The first row (as written) that has this batch or context range.
+// The first row (as written) that has this batch or context range; one does.
 template <typename Member>
 std::int64_t row_with(const Rows& rows, const Range& range, Member member) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (member(rows[i]) == range) return static_cast<std::int64_t>(i);
-  }
-  return -1;
+  std::size_t i = 0;
+  while (member(rows[i]) != range) ++i;
+  return static_cast<std::int64_t>(i);
 }
 
 std::int64_t row_with_batch(const Rows& rows, const Range& range) {
@@ -342,7 +341,8 @@ std::variant<Grid, Fault> build_ragged(const Rows& rows) {
   std::vector<std::int64_t> line(num_columns);
   for (std::size_t s = 0; s < num_segments; ++s) {
     const Range batch{batch_starts[s], batch_starts[s + 1] - 1};
-    while (left < n && sound[by_end[left]].batch.hi < batch.lo) {
+    // The row that ends last never leaves.
+    while (sound[by_end[left]].batch.hi < batch.lo) {
       apply(by_end[left++], false);
     }
     while (entered < n && sound[by_start[entered]].batch.lo <= batch.lo) {
@@ -417,15 +417,9 @@ std::variant<Grid, Fault> build_grid(std::span<const std::int64_t> values,
   const Fault fault = check_rows(values, form);
   if (fault.rule != Rule::kNone) return fault;
   const Rows rows(values);
-  switch (form) {
-    case Form::kBatchOnly:
-      return build_batch_only(rows);
-    case Form::kGrid:
-      return build_rectangular(rows);
-    case Form::kRagged:
-      return build_ragged(rows);
-  }
-  return Fault{};
+  if (form == Form::kBatchOnly) return build_batch_only(rows);
+  if (form == Form::kGrid) return build_rectangular(rows);
+  return build_ragged(rows);
 }
 
 }  // namespace specgrid

@@ -2,6 +2,7 @@
 #include "core/tune_compress.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -190,9 +191,9 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
   const int useful =
       useful_threads(threads, bands * bands / 2 * line * labels * max_entries,
                      kStepsPerThread);
-  parallel_for(
+  parallel_for_long(
       bands, useful,
-      [&](std::size_t a, const auto& pause) {
+      [&](std::size_t a, const std::function<void()>& pause) {
         LineSolver solver(line, labels, max_entries, non_increasing);
         std::vector<double> sum(line * labels, 0.0);
         joined[a].resize((bands - a) * max_entries);

@@ -322,7 +322,7 @@ TuneGrid tune_grid(const TuneInput& input, const StopRequested& stop) {
     const std::size_t count = std::min(kChunkRows, rows - first);
     parallel_for(
         count, threads,
-        [&](std::size_t i, const auto& /*pause*/) {
+        [&](std::size_t i) {
           chunk[i] = evaluate_row(input, surfaces, first + i, out);
         },
         stop);
@@ -385,7 +385,7 @@ TuneReport tune_report(const TuneInput& input, std::span<const double> tokens,
     std::vector<std::int64_t> cells_measured;
   };
   std::vector<RowSums> sums(rows);
-  const auto evaluate = [&](std::size_t row, const auto& /*pause*/) {
+  const auto evaluate = [&](std::size_t row) {
     RowSums& sum = sums[row];
     sum.label_cost.assign(assumptions * labels, 0.0);
     sum.table_cost.assign(assumptions * labels, 0.0);

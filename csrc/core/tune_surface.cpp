@@ -141,10 +141,8 @@ void Surface::row(double batch, std::span<double> out) const {
   for (std::size_t c = 0; c < width; ++c) {
     while (hi < position.size() && position[hi] < columns_[c]) ++hi;
     if (hi == position.size()) break;
-    if (!std::isnan(out[c])) continue;
-    if (position[hi] == columns_[c]) {
-      out[c] = at_batch[hi];
-    } else if (hi > 0) {
+    // A column at one of these contexts has its value already.
+    if (std::isnan(out[c]) && hi > 0) {
       out[c] = between(columns_[c], position[hi - 1], at_batch[hi - 1],
                        position[hi], at_batch[hi]);
     }
@@ -162,7 +160,7 @@ std::vector<double> surface_rows(const SurfacePoints& points,
   constexpr std::size_t kCellsPerThread = std::size_t{1} << 20;
   parallel_for(
       batches.size(), useful_threads(threads, out.size(), kCellsPerThread),
-      [&](std::size_t r, const auto& /*pause*/) {
+      [&](std::size_t r) {
         surface.row(batches[r], std::span(out).subspan(r * width, width));
       },
       stop);

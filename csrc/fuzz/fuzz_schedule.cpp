@@ -125,8 +125,9 @@ void check_fault(const std::vector<Row>& rows, Form form, const Fault& fault) {
       expect(at(fault.row).context_lo != 1, "context starts late");
       return;
     case Rule::kContextContiguous:
-      expect(at(fault.row).context_lo != at(fault.other).context_hi + 1 ||
-                 at(fault.other).context_hi >= kContextInfinity,
+      // In this order: past the largest of all numbers there is no next.
+      expect(at(fault.other).context_hi >= kContextInfinity ||
+                 at(fault.row).context_lo != at(fault.other).context_hi + 1,
              "contexts do not meet");
       return;
     case Rule::kDuplicate:

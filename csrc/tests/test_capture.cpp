@@ -32,6 +32,27 @@ TEST_CASE("the largest counts do not overflow") {
   }
 }
 
+TEST_CASE("the token grid: 1, 2, 4, every 8th below 256, then every 16th") {
+  Sizes grid{1, 2, 4};
+  for (std::int64_t size = 8; size < 256; size += 8) grid.push_back(size);
+  for (std::int64_t size = 256; size <= 512; size += 16) grid.push_back(size);
+  CHECK(capture_sizes(config_of(256, 1)).sizes == grid);
+  CHECK(capture_sizes(config_of(4096, 1)).sizes == grid);
+}
+
+TEST_CASE("the maximum is twice the widest decode batch, under the ceiling") {
+  CHECK(capture_sizes(config_of(16, 1)).max_size == 32);
+  CHECK(capture_sizes(config_of(16, 4)).max_size == 128);
+  CaptureConfig config = config_of(16, 4);
+  config.platform_ceiling = 100;
+  CHECK(capture_sizes(config).max_size == 96);
+}
+
+TEST_CASE("a size is rounded up to the maximum, and no further") {
+  CHECK(align_sizes(Sizes{5}, 6, 3) == Sizes{6});
+  CHECK(align_sizes(Sizes{5, 7}, 8, 3) == Sizes{6});
+}
+
 TEST_CASE("a maximum below the query length marks nothing at zero") {
   CaptureConfig config = config_of(8, 17, CaptureRule::kKeepMax);
   config.explicit_max = 3;
@@ -58,6 +79,23 @@ TEST_CASE("rounding near the end of int64 stays below the maximum") {
   CHECK(align_sizes(Sizes{huge, 5}, huge, 3) == Sizes{6});
   CHECK(align_sizes(Sizes{}, 9, 3) == Sizes{3});
   CHECK(align_sizes(Sizes{5}, 2, 3).empty());
+}
+
+TEST_CASE("an explicit list is taken up to the largest size handled") {
+  CaptureConfig config = config_of(8, 1);
+  config.max_num_batched_tokens = kMaxCaptureTokens + 1;
+  const Sizes fits{kMaxCaptureTokens, 4};
+  config.explicit_sizes = fits;
+  CHECK(capture_sizes(config).sizes == Sizes{4, kMaxCaptureTokens});
+  const Sizes beyond{4, kMaxCaptureTokens + 1};
+  config.explicit_sizes = beyond;
+  const CaptureResult refused = capture_sizes(config);
+  CHECK(refused.fault == CaptureFault::kTooLarge);
+  CHECK(refused.value == kMaxCaptureTokens + 1);
+  CHECK(refused.sizes.empty());
+  // Sizes that no step can have are left out before they are too large.
+  config.max_num_batched_tokens = 8192;
+  CHECK(capture_sizes(config).sizes == Sizes{4});
 }
 
 }  // namespace

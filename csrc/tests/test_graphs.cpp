@@ -296,3 +296,100 @@ TEST_CASE("twins follow their graph; equal tokens keep vLLM's order") {
                       .query_len = 2,
                       .num_ubatches = 2}) != nullptr);
 }
+
+TEST_CASE("query lengths beyond the prepared answers are searched for") {
+  const Setup setup{.sizes = {4097, 8194},
+                    .query_lens = {4097},
+                    .decode_query_len = 4097,
+                    .mixed_mode = GraphMode::kNone};
+  const Dispatcher dispatcher = setup.build();
+  CHECK(serve(dispatcher, uniform(1, 4097))->num_reqs == 1);
+  CHECK(serve(dispatcher, uniform(2, 4097))->num_reqs == 2);
+  CHECK(serve(dispatcher, uniform(3, 4097)) == nullptr);
+  CHECK(serve(dispatcher, uniform(1, 4096)) == nullptr);
+}
+
+TEST_CASE("nothing is explained for steps no graph could be meant for") {
+  const Setup setup{.sizes = {8}, .lora_cases = {0, 1}, .num_ubatches = 2};
+  const Dispatcher v1 = setup.build(false);
+  specgrid::Step step = uniform(4, 1);
+  CHECK(v1.explain(step).own >= 0);
+  step.num_active_loras = 2;  // more than any case
+  CHECK(v1.explain(step).own == -1);
+  step = uniform(4, 1);
+  step.num_ubatches = 3;  // neither whole nor twins
+  CHECK(v1.explain(step).own == -1);
+  CHECK(v1.explain(step).graph == -1);
+  CHECK(v1.explain(uniform(0, 1)).own == -1);
+}
+
+TEST_CASE("an active LoRA count runs at the case that holds it") {
+  const Setup setup{.sizes = {8}, .lora_cases = {4, 0, 2}};
+  const Dispatcher v2 = setup.build(true);
+  CHECK(v2.effective_loras(0) == 0);
+  CHECK(v2.effective_loras(1) == 2);
+  CHECK(v2.effective_loras(2) == 2);
+  CHECK(v2.effective_loras(3) == 4);
+  CHECK(v2.effective_loras(5) == 4);
+  CHECK(setup.build(false).effective_loras(5) == 5);
+  // Without any LoRA case an active LoRA finds no graph at all.
+  CHECK(Setup{.sizes = {8}}.build(true).effective_loras(1) == 1);
+}
+
+TEST_CASE("a step with an impossible number is not sound") {
+  const Dispatcher dispatcher = Setup{.sizes = {8}}.build();
+  const specgrid::Step sound = uniform(8, 1);
+  CHECK(dispatcher.is_sound(sound));
+  for (const auto member :
+       {&specgrid::Step::num_reqs, &specgrid::Step::num_tokens,
+        &specgrid::Step::query_len, &specgrid::Step::num_active_loras,
+        &specgrid::Step::max_query_len}) {
+    specgrid::Step step = sound;
+    step.*member = -1;
+    CHECK_FALSE(dispatcher.is_sound(step));
+    step.*member = 0;
+    CHECK(dispatcher.is_sound(step));
+  }
+  specgrid::Step step = sound;
+  step.num_ubatches = 0;
+  CHECK_FALSE(dispatcher.is_sound(step));
+  CHECK_FALSE(dispatcher.is_sound(uniform(9, 1)));
+}
+
+TEST_CASE("runs of query lengths without graphs keep none (reachable)") {
+  const Setup setup{.sizes = {4, 8},
+                    .query_lens = {1, 4},
+                    .diagonal = {{1, 5, 8}, {2, 1, 4}, {9, 1, 2}},
+                    .decode_query_len = 1,
+                    .mixed_mode = GraphMode::kNone,
+                    .policy = GraphPolicy::kReachable};
+  const Dispatcher dispatcher = setup.build();
+  CHECK(tokens_of(dispatcher, GraphMode::kFull) == Numbers{8});
+  CHECK(serve(dispatcher, uniform(5, 1))->num_tokens == 8);
+}
+
+TEST_CASE("no FULL graph holds more requests than can run") {
+  const Setup setup{.sizes = {8, 9}, .mixed_mode = GraphMode::kNone};
+  CHECK(tokens_of(setup.build(), GraphMode::kFull) == Numbers{8});
+}
+
+TEST_CASE("a size that an earlier one was rounded to adds no graph") {
+  const Setup setup{.sizes = {1, 4, 12},
+                    .query_lens = {4},
+                    .decode_query_len = 4,
+                    .mixed_mode = GraphMode::kNone};
+  CHECK(tokens_of(setup.build(), GraphMode::kFull) == Numbers{12, 4});
+}
+
+TEST_CASE("a graph is hidden by one of exactly the step's tokens") {
+  // Length 2 has graphs of 14 and 20 tokens, length 4 of 16 and 20.
+  const Setup setup{.sizes = {13, 20},
+                    .query_lens = {2, 4},
+                    .max_num_seqs = 16,
+                    .decode_query_len = 4};
+  const Dispatcher dispatcher = setup.build();
+  CHECK(serve(dispatcher, uniform(7, 2))->num_tokens == 14);
+  CHECK(serve(dispatcher, uniform(8, 2))->mode == GraphMode::kPiecewise);
+  CHECK(serve(dispatcher, uniform(9, 2))->mode == GraphMode::kFull);
+  CHECK(dispatcher.explain(uniform(8, 2)).hidden_by >= 0);
+}

@@ -33,6 +33,11 @@ TEST_CASE("gaps and the tail carry the range before, per column") {
   CHECK(lookup.at(12, kContextInfinity + 9) == 300);
 }
 
+TEST_CASE("K is clamped to what the server can draft") {
+  const Lookup lookup = make_lookup(two_by_two(), 12, 2);
+  CHECK(lookup.k == std::vector<std::int32_t>{2, 2, 1, 2});
+}
+
 TEST_CASE("ranges beyond max_num_seqs are left out") {
   const Lookup lookup = make_lookup(two_by_two(), 6, 1000);
   CHECK(lookup.starts.size() == 1);

@@ -2,19 +2,19 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <new>
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "core/parallel.hpp"
 #include "core/plan_bound.hpp"
+#include "core/plan_dag.hpp"
 #include "core/plan_frontier.hpp"
 #include "core/plan_labels.hpp"
 #include "core/plan_ladder.hpp"
@@ -312,21 +312,6 @@ TEST_CASE("the answer does not depend on the number of threads") {
   }
 }
 
-TEST_CASE("what a thread throws reaches the caller, and the others end first") {
-  for (const int threads : {1, 2, 5}) {
-    std::atomic<int> ended{0};
-    CHECK_THROWS_AS(work_together(
-                        threads,
-                        [&](bool, const std::atomic<bool>&) {
-                          ++ended;
-                          throw std::bad_alloc();
-                        },
-                        [] {}),
-                    std::bad_alloc);
-    CHECK(ended == threads);
-  }
-}
-
 TEST_CASE("every solver passes on what its stop throws, and starts anew") {
   struct Abandoned {};
   SharedProblem p;
@@ -463,6 +448,360 @@ TEST_CASE("a limit may depend on the largest entry") {
   const Frontier frontier = solve_frontier(SharedListDag(p), 4, 1, {});
   REQUIRE(frontier.points.size() == 2);
   CHECK(frontier.points[1].entries == List{2});
+}
+
+// ---- edges of the solvers
+// ----------------------------------------------------------
+
+// A graph drawn by hand: arcs by the node they end in, entries by node.
+class DrawnDag final : public PlanDag {
+ public:
+  DrawnDag(std::vector<std::int64_t> entries, std::vector<std::vector<Arc>> in)
+      : entries_(std::move(entries)), in_(std::move(in)) {
+    starts_.push_back(num_nodes() - 1);
+  }
+  [[nodiscard]] std::int32_t num_nodes() const override {
+    return static_cast<std::int32_t>(in_.size());
+  }
+  [[nodiscard]] std::span<const Arc> arcs_into(
+      std::int32_t node, std::vector<Arc>& /*scratch*/) const override {
+    return in_[static_cast<std::size_t>(node)];
+  }
+  [[nodiscard]] const std::vector<std::int32_t>& group_starts() const override {
+    return starts_;
+  }
+  [[nodiscard]] std::int32_t graph_limit(std::int32_t) const override {
+    return 1000;
+  }
+  [[nodiscard]] std::int64_t entry(std::int32_t node) const override {
+    return entries_[static_cast<std::size_t>(node)];
+  }
+
+ private:
+  std::vector<std::int64_t> entries_;
+  std::vector<std::vector<Arc>> in_;
+  std::vector<std::int32_t> starts_;
+};
+
+TEST_CASE("of plans equal in time and graphs the one of fewer entries wins") {
+  // 10, 20, 40 and 30, 40 both take 11 and two graphs; the longer comes first.
+  const DrawnDag dag({kNoEntry, 10, 20, 30, 40, kNoEntry},
+                     {{},
+                      {{.from = 0, .graphs = 1, .time = 5}},
+                      {{.from = 1, .graphs = 1, .time = 5}},
+                      {{.from = 0, .graphs = 2, .time = 10}},
+                      {{.from = 2, .time = 1}, {.from = 3, .time = 1}},
+                      {{.from = 4}}});
+  for (const Frontier& found :
+       {solve_frontier(dag, 9, 1, {}), solve_unlimited(dag, {})}) {
+    REQUIRE(found.points.size() == 1);
+    CHECK(found.points[0].time == 11);
+    CHECK(found.points[0].graphs == 2);
+    CHECK(found.points[0].entries == List{30, 40});
+  }
+}
+
+TEST_CASE("graphs of the last arc count against the budget") {
+  const DrawnDag dag(
+      {kNoEntry, 7, kNoEntry},
+      {{},
+       {{.from = 0, .graphs = 1, .time = 10}},
+       {{.from = 0, .time = 100}, {.from = 1, .graphs = 2, .time = 1}}});
+  CHECK(solve_frontier(dag, 2, 1, {}).points.size() == 1);
+  const Frontier found = solve_frontier(dag, 3, 1, {});
+  REQUIRE(found.points.size() == 2);
+  CHECK(found.points[0].time == 100);
+  CHECK(found.points[0].graphs == 0);
+  CHECK(found.points[1].time == 11);
+  CHECK(found.points[1].graphs == 3);
+  CHECK(found.points[1].entries == List{7});
+}
+
+TEST_CASE("a plan lost with dropped labels is not said to be impossible") {
+  // The fast start leads nowhere, which only its two ends together show; the
+  // slow one fits, and costs too much for any price to find it.
+  const DrawnDag dag({kNoEntry, 7, kNoEntry},
+                     {{},
+                      {{.from = 0, .bytes = 10, .seconds = 5, .time = 1},
+                       {.from = 0, .bytes = 4, .seconds = 4, .time = 100'000}},
+                      {{.from = 1, .bytes = 6}, {.from = 1, .seconds = 6}}});
+  const Resources limits{kNoLimit, 10, 10};
+  const LabelResult enough = solve_labels(dag, limits, 2, {});
+  REQUIRE(enough.found);
+  CHECK(enough.best.time == 100'000);
+  CHECK(enough.bound == 100'000);
+  CHECK(enough.best.used.bytes + enough.best.used.seconds == 14);
+  const LabelResult starved = solve_labels(dag, limits, 1, {});
+  CHECK_FALSE(starved.found);
+  CHECK(starved.bound > 1);
+  CHECK(starved.bound <= 100'000);
+  CHECK_FALSE(solve_roughly(dag, limits, {}).found);
+  // Where no label was dropped, nothing can be.
+  const LabelResult none = solve_labels(dag, {kNoLimit, 9, 9}, 2, {});
+  CHECK_FALSE(none.found);
+  CHECK(none.bound == kNoPlan);
+}
+
+// Answers yes from its n-th question on.
+struct Patience {
+  int left;
+  int asked = 0;
+  [[nodiscard]] StopRequested stop() {
+    return [this] { return ++asked > left; };
+  }
+};
+
+// Two query lengths whose rounded sizes meet the top, so that there are groups.
+SharedProblem with_groups() {
+  SharedProblem p;
+  p.query_lens = {2, 3};
+  p.max_num_seqs = 4;
+  p.max_decode_tokens = p.max_size = 12;
+  for (std::int64_t size = 0; size <= 12; ++size) {
+    p.full_time.push_back(100 + 10 * size);
+    p.piecewise_time.push_back(140 + 10 * size);
+    p.graph_bytes.push_back(1 + size % 3);
+    p.graph_seconds.push_back(1 + size % 2);
+    if (size > 0) p.sizes.push_back(size);
+  }
+  for (std::int64_t n = 1; n <= 4; ++n) {
+    for (const std::int64_t tier : {0, 1}) {
+      p.decode_tier.push_back(tier);
+      p.decode_reqs.push_back(n);
+      p.decode_weight.push_back(n + tier);
+      p.decode_eager.push_back(400);
+      p.decode_required.push_back(0);
+    }
+  }
+  return p;
+}
+
+TEST_CASE("the frontier may be stopped at every question, and asks each node") {
+  const SharedProblem p = with_groups();
+  const SharedListDag dag(p);
+  REQUIRE(dag.group_starts().size() > 2);
+  constexpr std::int64_t kBudget = 30;
+  const Frontier whole = solve_frontier(dag, kBudget, 1, {});
+  for (const int threads : {1, 3}) {
+    Patience endless{1 << 30};
+    const Frontier again =
+        solve_frontier(dag, kBudget, threads, endless.stop());
+    CHECK_FALSE(again.stopped);
+    CHECK(again.points.size() == whole.points.size());
+    // Once for every budget; alone, once for every node but the ends too.
+    CHECK(endless.asked > kBudget);
+    if (threads == 1) CHECK(endless.asked == kBudget + 1 + dag.num_nodes() - 2);
+    for (int n = 0; n <= kBudget; ++n) {
+      Patience patience{n};
+      CHECK(solve_frontier(dag, kBudget, threads, patience.stop()).stopped);
+    }
+  }
+  for (int n = 0; n < dag.num_nodes() + kBudget - 1; ++n) {
+    Patience patience{n};
+    CHECK(solve_frontier(dag, kBudget, 1, patience.stop()).stopped);
+    CHECK(patience.asked < n + dag.num_nodes());
+  }
+  for (int n = 0; n < dag.num_nodes() - 1; ++n) {
+    Patience patience{n};
+    CHECK(solve_unlimited(dag, patience.stop()).stopped);
+    CHECK(patience.asked == n + 1);
+  }
+}
+
+TEST_CASE("labels stopped at a question keep a true bound and a plan") {
+  const SharedProblem p = with_groups();
+  const SharedListDag dag(p);
+  const Resources limits{9, 12, 8};
+  const LabelResult best = solve_labels(dag, limits, 1000, {});
+  REQUIRE(best.found);
+  CHECK(best.bound == best.best.time);
+  for (const bool roughly : {false, true}) {
+    int stops = 0;
+    int plans = 0;
+    for (int n = 0;; n += 1 + n / 8) {
+      Patience patience{n};
+      const LabelResult early =
+          roughly ? solve_roughly(dag, limits, patience.stop())
+                  : solve_labels(dag, limits, 1000, patience.stop());
+      CHECK(early.stopped == (patience.asked > n));
+      if (early.found) {
+        CHECK(within(early.best.used, limits));
+        CHECK(early.best.time >= best.best.time);
+        CHECK(early.bound <= best.best.time);
+        CHECK(run(p, early.best.entries).time == early.best.time);
+      }
+      if (!early.stopped) {
+        REQUIRE(early.found);
+        if (!roughly) CHECK(early.best.time == best.best.time);
+        break;
+      }
+      ++stops;
+      plans += early.found ? 1 : 0;
+    }
+    CHECK(stops > 15);
+    CHECK(plans > 10);
+  }
+}
+
+TEST_CASE("ladders may be stopped before any row of any of them") {
+  Ladder ladder;
+  ladder.weight = {0, 3, 1, 2};
+  ladder.cost = {0, 10, 30, 20};
+  ladder.eager_time = {0, 300, 100, 200};
+  const std::vector<Ladder> ladders{ladder, ladder};
+  const Frontier whole = solve_ladders(ladders, 12, false, 1, {});
+  for (const bool plain : {false, true}) {
+    for (int n = 0;; ++n) {
+      Patience patience{n};
+      const Frontier found =
+          solve_ladders(ladders, 12, plain, 1, patience.stop());
+      CHECK(found.stopped == (patience.asked > n));
+      if (found.stopped) {
+        CHECK(found.points.empty());
+        continue;
+      }
+      CHECK(n == 6);  // every number of entries of each
+      CHECK(found.points.size() == whole.points.size());
+      break;
+    }
+  }
+}
+
+TEST_CASE("without limits ladders in a row give the largest budget's plan") {
+  Random random(10);
+  for (int i = 0; i < 40; ++i) {
+    CAPTURE(i);
+    const std::vector<Ladder> ladders{random_ladder(random, 5),
+                                      random_ladder(random, 5)};
+    const Frontier merged = solve_ladders(ladders, 40, false, 1, {});
+    const Frontier path = solve_unlimited(LadderDag(ladders), {});
+    REQUIRE(path.points.size() == (merged.points.empty() ? 0 : 1));
+    if (merged.points.empty()) continue;
+    CHECK(path.points[0].time == merged.points.back().time);
+    CHECK(path.points[0].graphs == merged.points.back().graphs);
+    const LadderDag dag(ladders);
+    std::vector<Arc> scratch;
+    CHECK(dag.arcs_into(0, scratch).empty());
+  }
+}
+
+TEST_CASE("a ladder that must reach further than it can has no plan") {
+  Ladder ladder;
+  ladder.weight = {0, 1, 1};
+  ladder.cost = {0, 10, 20};
+  ladder.eager_time = {0, 100, 100};
+  const auto points = [&] {
+    const std::vector<Ladder> ladders{ladder};
+    const std::size_t found =
+        solve_ladders(ladders, 5, false, 1, {}).points.size();
+    CHECK(solve_ladders(ladders, 5, true, 1, {}).points.size() == found);
+    CHECK(solve_frontier(LadderDag(ladders), 5, 1, {}).points.size() == found);
+    CHECK(solve_unlimited(LadderDag(ladders), {}).points.empty() ==
+          (found == 0));
+    // Ladders without prices, limited in graphs alone.
+    const LabelResult label =
+        solve_labels(LadderDag(ladders), {1, kNoLimit, kNoLimit}, 9, {});
+    CHECK(label.found == (found != 0));
+    if (label.found) {
+      CHECK(label.best.time == 40);
+      CHECK(label.best.used.bytes == 0);
+    }
+    return found;
+  };
+  CHECK(points() == 3);  // none, the upper one, both
+  ladder.must_reach = 2;
+  CHECK(points() == 2);
+  ladder.must_reach = 3;
+  CHECK(points() == 0);
+}
+
+TEST_CASE("a list for steps of no query length equals trying every list") {
+  Random random(11);
+  for (int i = 0; i < 60; ++i) {
+    CAPTURE(i);
+    SharedProblem p = random_problem(random, random.one_in(2));
+    p.query_lens.clear();
+    for (auto* column : {&p.decode_tier, &p.decode_reqs, &p.decode_weight,
+                         &p.decode_eager, &p.decode_required}) {
+      column->clear();
+    }
+    check_frontier(p, random);
+  }
+}
+
+TEST_CASE("of equal sets the last ladder has fewest entries, then the others") {
+  Random random(12);
+  int ties = 0;
+  for (int i = 0; i < 200; ++i) {
+    CAPTURE(i);
+    // Few distinct numbers, so that many sets are equal.
+    std::vector<Ladder> ladders;
+    for (int which = 0; which < 3; ++which) {
+      Ladder ladder = random_ladder(random, 3);
+      for (std::size_t n = 1; n < ladder.weight.size(); ++n) {
+        ladder.weight[n] = random.in(0, 1);
+        ladder.cost[n] = 10;
+        ladder.eager_time[n] = 20 * ladder.weight[n];
+      }
+      ladders.push_back(ladder);
+    }
+    // By entries in the last ladder, in the one before, and then by the
+    // entries themselves, from the largest down.
+    using Key = std::tuple<std::int64_t, std::vector<std::size_t>, List>;
+    std::map<std::int64_t, Key> best;  // by graphs
+    for (const auto& [outcome, entries] : every_choice(ladders)) {
+      std::vector<std::size_t> counts(ladders.size());
+      for (const std::int64_t entry : entries) {
+        ++counts[ladders.size() - 1 - static_cast<std::size_t>(entry >> 32)];
+      }
+      List down(entries.rbegin(), entries.rend());
+      const Key key{outcome.time, counts, down};
+      const auto [at, first] = best.try_emplace(outcome.graphs, key);
+      if (first) continue;
+      ties += std::get<0>(at->second) == outcome.time ? 1 : 0;
+      at->second = std::min(at->second, key);
+    }
+    const Frontier found = solve_ladders(ladders, 30, i % 2 == 0, 1, {});
+    std::size_t point = 0;
+    std::int64_t reached = kNoPlan;
+    for (const auto& [graphs, key] : best) {
+      if (std::get<0>(key) >= reached) continue;
+      reached = std::get<0>(key);
+      REQUIRE(point < found.points.size());
+      CHECK(found.points[point].graphs == graphs);
+      CHECK(found.points[point].time == reached);
+      List down = found.points[point].entries;
+      std::reverse(down.begin(), down.end());
+      CHECK(down == std::get<2>(key));
+      ++point;
+    }
+    CHECK(point == found.points.size());
+  }
+  CHECK(ties > 1000);
+}
+
+TEST_CASE("kept arcs are the graph's own, few or too many to keep") {
+  const SharedProblem p = with_groups();
+  const SharedListDag dag(p);
+  for (const std::size_t most :
+       {std::size_t{0}, std::size_t{5}, kMaxKeptArcs}) {
+    CAPTURE(most);
+    const KeptDag kept(dag, 2, {}, most);
+    REQUIRE(kept.num_nodes() == dag.num_nodes());
+    CHECK(kept.group_starts() == dag.group_starts());
+    std::vector<Arc> a;
+    std::vector<Arc> b;
+    for (std::int32_t node = 0; node < dag.num_nodes(); ++node) {
+      CHECK(kept.entry(node) == dag.entry(node));
+      CHECK(kept.graph_limit(node) == dag.graph_limit(node));
+      const auto one = kept.arcs_into(node, a);
+      const auto other = dag.arcs_into(node, b);
+      CHECK(std::ranges::equal(one, other, [](const Arc& x, const Arc& y) {
+        return x.from == y.from && x.time == y.time && x.graphs == y.graphs &&
+               x.bytes == y.bytes && x.seconds == y.seconds;
+      }));
+    }
+  }
 }
 
 }  // namespace

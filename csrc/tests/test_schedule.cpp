@@ -98,5 +98,52 @@ TEST_CASE("ragged sums cannot cancel out: 1 + 3 is not 2 + 2") {
             .rule == Rule::kConflict);
 }
 
+TEST_CASE("the first cell given twice is named, past cells that are not") {
+  const Fault fault =
+      fault_of({1, 4, 1, 3, 1, 5, 8, 1, 3, 1, 5, 8, 4, 9, 1, 5, 8, 4, 9, 1},
+               Form::kGrid);
+  CHECK(fault.rule == Rule::kDuplicate);
+  CHECK(fault.row == 3);
+  CHECK(fault.other == 2);
+}
+
+TEST_CASE("a ragged schedule too large to refine is refused by rows") {
+  const Values rows((kMaxRaggedRows + 1) * 5, 1);
+  const Fault fault = fault_of(rows, Form::kRagged);
+  CHECK(fault.rule == Rule::kTooLarge);
+  CHECK(fault.row == -1);
+  CHECK(fault.batch_lo == static_cast<std::int64_t>(kMaxRaggedRows) + 1);
+  CHECK(fault.batch_hi == static_cast<std::int64_t>(kMaxRaggedRows));
+}
+
+TEST_CASE("a ragged schedule too large to refine is refused by cells") {
+  // A diagonal of n rows is refined to n x n cells: 2**28 are 16,384 x 16,384.
+  Values rows;
+  for (std::int64_t i = 1; i <= 16385; ++i) {
+    rows.insert(rows.end(), {i, i, i, i, 0});
+  }
+  const Fault fault = fault_of(rows, Form::kRagged);
+  CHECK(fault.rule == Rule::kTooLarge);
+  CHECK(fault.batch_lo == 16385);
+  CHECK(fault.context_lo == 16385);
+  CHECK(fault.context_hi == static_cast<std::int64_t>(kMaxRaggedCells));
+}
+
+TEST_CASE("contexts that leave a gap, or start late, are refused") {
+  const Fault gap = fault_of({1, 4, 1, 3, 1, 1, 4, 5, 9, 1}, Form::kGrid);
+  CHECK(gap.rule == Rule::kContextContiguous);
+  CHECK(gap.row == 1);
+  CHECK(gap.other == 0);
+  CHECK(fault_of({1, 4, 2, 3, 1}, Form::kGrid).rule == Rule::kContextStart);
+  CHECK(fault_of({1, 4, 1, 3, 1, 1, 4, 4, 9, 1}, Form::kGrid).rule ==
+        Rule::kNone);
+}
+
+TEST_CASE("ragged batches may leave a gap, which the range before carries") {
+  const Grid grid = grid_of({1, 2, 1, 9, 1, 5, 6, 1, 9, 2}, Form::kRagged);
+  CHECK(grid.batches == std::vector<Range>{{1, 2}, {5, 6}});
+  CHECK(grid.k == Values{1, 2});
+}
+
 }  // namespace
 }  // namespace specgrid

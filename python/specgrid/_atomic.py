@@ -41,6 +41,9 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     scratch = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.tmp")
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise _naming(error, path) from None
+    try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
@@ -52,9 +55,16 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     except BaseException as error:
         with contextlib.suppress(OSError):
             scratch.unlink()
-        if isinstance(error, OSError) and error.filename is not None:
-            error.filename, error.filename2 = str(path), None
+        if isinstance(error, OSError):
+            raise _naming(error, path) from None
         raise
+
+
+def _naming(error: OSError, path: str | os.PathLike[str]) -> OSError:
+    """The error about the file that was asked for, not about the scratch one."""
+    if error.filename is not None:
+        error.filename, error.filename2 = str(path), None
+    return error
 
 
 __all__ = ["write_whole"]

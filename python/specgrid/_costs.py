@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +148,17 @@ def as_cost(value: CostLike, name: str) -> Callable[[int], float]:
     return _Table(name, tuple(sizes), tuple(rows[s] for s in sizes))
 
 
+class _Prices(TypedDict, total=False):
+    """What every way to make `Costs` takes beside the step times."""
+
+    graph_bytes: CostLike
+    pool_bytes: CostLike
+    graph_seconds: CostLike
+    source: str
+    assumed: bool
+    eager_penalty_assumed: bool
+
+
 @dataclass(frozen=True, init=False)
 class Costs:
     """Step time by tokens in each graph mode, and the price of a graph.
@@ -225,13 +237,7 @@ class Costs:
         per_token_us: float,
         piecewise_us: float,
         eager_us: float,
-        *,
-        graph_bytes: CostLike = 0.0,
-        pool_bytes: CostLike = 0.0,
-        graph_seconds: CostLike = 0.0,
-        source: str = "given",
-        assumed: bool = False,
-        eager_penalty_assumed: bool = False,
+        **prices: Unpack[_Prices],
     ) -> Costs:
         """A straight line, and a constant penalty for each lesser mode.
 
@@ -243,12 +249,8 @@ class Costs:
             per_token_us: Microseconds each padded token adds.
             piecewise_us: What PIECEWISE takes beyond FULL.
             eager_us: What eager takes beyond FULL.
-            graph_bytes: As in `Costs`.
-            pool_bytes: As in `Costs`.
-            graph_seconds: As in `Costs`.
-            source: As in `Costs`.
-            assumed: As in `Costs`.
-            eager_penalty_assumed: As in `Costs`.
+            **prices: ``graph_bytes``, ``pool_bytes``, ``graph_seconds``,
+                ``source``, ``assumed`` and ``eager_penalty_assumed``, as in `Costs`.
 
         Returns:
             The costs.
@@ -265,12 +267,7 @@ class Costs:
             _Linear(base_us, per_token_us),
             piecewise_us,
             eager_us,
-            graph_bytes=graph_bytes,
-            pool_bytes=pool_bytes,
-            graph_seconds=graph_seconds,
-            source=source,
-            assumed=assumed,
-            eager_penalty_assumed=eager_penalty_assumed,
+            **prices,
         )
 
     @classmethod
@@ -279,13 +276,7 @@ class Costs:
         full: CostLike,
         piecewise_us: float,
         eager_us: float,
-        *,
-        graph_bytes: CostLike = 0.0,
-        pool_bytes: CostLike = 0.0,
-        graph_seconds: CostLike = 0.0,
-        source: str = "given",
-        assumed: bool = False,
-        eager_penalty_assumed: bool = False,
+        **prices: Unpack[_Prices],
     ) -> Costs:
         """FULL step times as given; PIECEWISE and eager a constant above them.
 
@@ -293,12 +284,8 @@ class Costs:
             full: As in `Costs`.
             piecewise_us: What PIECEWISE takes beyond FULL, microseconds.
             eager_us: What eager takes beyond FULL, microseconds.
-            graph_bytes: As in `Costs`.
-            pool_bytes: As in `Costs`.
-            graph_seconds: As in `Costs`.
-            source: As in `Costs`.
-            assumed: As in `Costs`.
-            eager_penalty_assumed: As in `Costs`.
+            **prices: ``graph_bytes``, ``pool_bytes``, ``graph_seconds``,
+                ``source``, ``assumed`` and ``eager_penalty_assumed``, as in `Costs`.
 
         Returns:
             The costs.
@@ -308,12 +295,7 @@ class Costs:
             cost,
             _Sum(cost, piecewise_us),
             _Sum(cost, eager_us),
-            graph_bytes=graph_bytes,
-            pool_bytes=pool_bytes,
-            graph_seconds=graph_seconds,
-            source=source,
-            assumed=assumed,
-            eager_penalty_assumed=eager_penalty_assumed,
+            **prices,
         )
 
     @classmethod

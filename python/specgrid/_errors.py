@@ -50,6 +50,16 @@ def json_fault(error: Exception) -> str:
     return " ".join(str(error).split())[:160]
 
 
+def kind_of(value: object) -> str:
+    """What a value is, in a sentence.
+
+    >>> kind_of({}), kind_of(5)
+    ('a dict', 'an int')
+    """
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 class ConfigError(ValueError):
     """A setting that vLLM, or specgrid, cannot work with.
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from specgrid._budget import Budget, Drafter
 from specgrid._check import count
 from specgrid._costs import Costs
-from specgrid._errors import ConfigError
+from specgrid._errors import ConfigError, kind_of
 from specgrid._lookup import Lookup
 from specgrid._schedule import Schedule
 from specgrid._workload import Workload
@@ -419,12 +419,12 @@ def make_inputs(
         )
     if not isinstance(workload, Workload):
         raise ConfigError(
-            f"workload is a {type(workload).__name__}; make it with "
+            f"workload is {kind_of(workload)}; make it with "
             "Workload({(query_len, num_reqs): weight})"
         )
     if not isinstance(costs, Costs):
         raise ConfigError(
-            f"costs is a {type(costs).__name__}; make it with Costs(full, piecewise, "
+            f"costs is {kind_of(costs)}; make it with Costs(full, piecewise, "
             "eager) or Costs.linear(...)"
         )
     most = limits.max_num_batched_tokens

@@ -20,6 +20,7 @@ from specgrid._errors import (
     CONTEXT_INFINITY,
     ScheduleError,
     form_error,
+    kind_of,
     schedule_error,
 )
 
@@ -80,7 +81,7 @@ def _from_iterable(rows: object, *, ragged: bool) -> tuple[Rows, bool]:
     if rows is None:
         raise form_error("none", None, "")
     if isinstance(rows, str | bytes | bytearray | Mapping | set | frozenset):
-        raise form_error("not_list", None, f"a {type(rows).__name__}")
+        raise form_error("not_list", None, kind_of(rows))
     if not isinstance(rows, Iterable):
         raise form_error("not_list", None, f"{rows!r:.80}")
     numbers: list[tuple[int, ...]] = []

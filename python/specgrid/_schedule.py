@@ -16,6 +16,7 @@ from specgrid._errors import (
     CONTEXT_INFINITY,
     ConfigError,
     ScheduleError,
+    kind_of,
     schedule_error,
 )
 from specgrid._lookup import Lookup
@@ -146,7 +147,7 @@ class Schedule:
         """
         if not isinstance(text, str | bytes | bytearray):
             raise ScheduleError(
-                f"schedule JSON must be text, not a {type(text).__name__}; give rows "
+                f"schedule JSON must be text, not {kind_of(text)}; give rows "
                 "to Schedule() itself",
                 "not_list",
             )

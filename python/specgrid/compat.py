@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from specgrid import _backend
 from specgrid._check import count
-from specgrid._errors import CONTEXT_INFINITY, form_error, schedule_error
+from specgrid._errors import CONTEXT_INFINITY, form_error, kind_of, schedule_error
 from specgrid._rows import BATCH_ONLY, raise_row_fault
 
 # Bounds beyond 2**62 mean the same as 2**62: no server has as many requests.
@@ -87,7 +87,7 @@ def _through_int(schedule: object) -> npt.NDArray[np.int64]:
     if schedule is None:
         raise form_error("none", None, "")
     if not isinstance(schedule, list):
-        raise form_error("not_list", None, f"a {type(schedule).__name__}")
+        raise form_error("not_list", None, kind_of(schedule))
     if not schedule:
         raise form_error("empty", None, "")
     rows: list[tuple[int, ...]] = []

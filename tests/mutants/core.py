@@ -5,15 +5,15 @@
     python tests/mutants/core.py 3 17       some, by number
 
 Works on a copy in build/mutants and leaves the sources alone. A fault is caught
-when it no longer compiles, or the C++ tests or the replay of saved fuzz inputs
-fail. Needs cmake, ninja and doctest, as the C++ tests do. Exit status 1 when a
-fault survives.
+when it no longer compiles, or its topic's C++ tests or, after them, the replay of
+the topic's saved fuzz inputs fail; a verdict names the first that did. Needs cmake,
+ninja and doctest, as the C++ tests do. Exit status 1 when a fault survives.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 import time
@@ -79,8 +79,8 @@ FAULTS = [
           "const std::int64_t split = lo;", "steps are served and eager at once"),
     Fault("plan_ladder", "if (last.start <= start) return;",
           "if (last.start < start) return;", "ties go to the larger entry"),
-    Fault("plan_ladder", "line.above > last.above", "line.above >= last.above",
-          "a line that is never lowest stays in the envelope"),
+    Fault("plan_ladder", "lines_[at_ + 1].above < x", "lines_[at_ + 1].above <= x",
+          "where two lines cross the larger entry is taken"),
     Fault("plan_merge", "if (time < next[g])", "if (time <= next[g])",
           "ties take more entries"),
     Fault("plan_labels", "if (next.bound > most) continue;",
@@ -97,63 +97,117 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def run(command: list[str], seconds: float) -> int:
+def topic_of(fault: Fault) -> str:
+    """What the C++ tests and the fuzz target of a file are called."""
+    word = fault.file.partition("_")[0]
+    return "graphs" if word == "dispatch" else word
+
+
+def run(command: list[str], seconds: float) -> tuple[int, str]:
+    """Exit status and output; status 124 when it did not end in time."""
     try:
-        return subprocess.run(
-            command, cwd=WORK, capture_output=True, timeout=seconds, check=False
-        ).returncode
+        done = subprocess.run(
+            command,
+            cwd=WORK,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
-        return 124
+        return 124, ""
+    return done.returncode, done.stdout
 
 
 def prepare() -> None:
+    """Makes the copy that of the sources, writing only what differs.
+
+    So what an earlier run built is used again, and a fault it left is taken out.
+    """
+    wanted = [ROOT / "CMakeLists.txt", ROOT / "CMakePresets.json"]
+    wanted += [path for path in (ROOT / "csrc").rglob("*") if path.is_file()]
     source = WORK / "source"
-    shutil.rmtree(source, ignore_errors=True)
-    # Fresh times: a fault of an earlier run must not stay built.
-    shutil.copytree(ROOT / "csrc", source / "csrc", copy_function=shutil.copy)
-    for name in ("CMakeLists.txt", "CMakePresets.json"):
-        shutil.copy2(ROOT / name, source / name)
-    status = run(
+    copies = {source / path.relative_to(ROOT): path for path in wanted}
+    for copy in source.rglob("*"):
+        if copy.is_file() and copy not in copies:
+            copy.unlink()
+    for copy, path in copies.items():
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    status, said = run(
         ["cmake", "-S", "source", "-B", "out", "-G", "Ninja", "-DSPECGRID_TESTS=ON",
          "-DSPECGRID_FUZZ=ON", "-DCMAKE_BUILD_TYPE=Release",
-         "-DCMAKE_CXX_FLAGS=-O1 -fsanitize=undefined -fno-sanitize-recover=all"],
+         "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -fsanitize=undefined "
+         "-fno-sanitize-recover=all"],
         300,
     )  # fmt: skip
-    assert status == 0, "cmake failed"
+    assert status == 0, said
 
 
-def failing() -> str:
-    """The first check that fails, or nothing."""
+def failing(topic: str) -> str:
+    """The first check of a topic that fails, or nothing."""
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2")
-    if run(["cmake", "--build", "out", "-j", jobs], 900) != 0:
+    tests, replay = "specgrid_tests", f"fuzz_{topic}"
+    status, _ = run(
+        ["cmake", "--build", "out", "-j", jobs, "--target", tests, replay], 900
+    )
+    if status != 0:
         return "the build"
-    for corpus in sorted((ROOT / "tests" / "fuzz-corpus").glob("*.txt")):
-        if run([f"out/fuzz_{corpus.stem}", str(corpus)], 120) != 0:
-            return f"fuzz replay: {corpus.stem}"
-    return "C++ tests" if run(["out/specgrid_tests"], 300) != 0 else ""
+    status, said = run(
+        [f"out/{tests}", f"--source-file=*test_{topic}.cpp", "--abort-after=1"], 300
+    )
+    if status != 0:
+        # The last header before the first error: messages have headers too.
+        before = said.partition(" ERROR: ")[0]
+        names = re.findall(r"^TEST CASE: +(.*(?:\n  .*)*)", before, re.MULTILINE)
+        return f"C++ test: {' '.join(names[-1].split())}" if names else "C++ tests"
+    corpus = ROOT / "tests" / "fuzz-corpus" / f"{topic}.txt"
+    status, _ = run([f"out/{replay}", str(corpus)], 120)
+    return "the replay of saved inputs alone" if status != 0 else ""
+
+
+def put_in(fault: Fault) -> tuple[Path, str]:
+    """Writes a fault into the copy; its file and the sound text."""
+    path = WORK / "source" / "csrc" / "core" / f"{fault.file}.cpp"
+    if fault.before not in path.read_text():
+        path = path.with_suffix(".hpp")
+    text = path.read_text()
+    assert text.count(fault.before) == 1, f"{path}: {fault.before}"
+    path.write_text(text.replace(fault.before, fault.after))
+    return path, text
 
 
 def main() -> int:
-    numbers = [int(word) for word in sys.argv[1:]] or range(1, len(FAULTS) + 1)
+    numbers = [int(word) for word in sys.argv[1:]] or list(range(1, len(FAULTS) + 1))
+    WORK.mkdir(parents=True, exist_ok=True)
     prepare()
-    begin = time.monotonic()
-    assert not failing(), "the core fails without a fault"
-    print(f"without a fault: all pass ({time.monotonic() - begin:.0f} s)", flush=True)
-    survivors = 0
-    for number in numbers:
+    for topic in sorted({topic_of(FAULTS[number - 1]) for number in numbers}):
+        begin = time.monotonic()
+        by = failing(topic)
+        assert not by, f"{topic}: fails without a fault, by {by}"
+        seconds = time.monotonic() - begin
+        print(f"{topic}: passes without a fault ({seconds:.0f} s)", flush=True)
+    survivors = []
+    for done, number in enumerate(numbers, 1):
         fault = FAULTS[number - 1]
-        path = WORK / "source" / "csrc" / "core" / f"{fault.file}.cpp"
-        if fault.before not in path.read_text():
-            path = path.with_suffix(".hpp")
-        text = path.read_text()
-        assert text.count(fault.before) == 1, f"{number}: {fault.before}"
-        path.write_text(text.replace(fault.before, fault.after))
-        by = failing()
+        begin = time.monotonic()
+        path, text = put_in(fault)
+        by = failing(topic_of(fault))
         path.write_text(text)
-        survivors += not by
+        if not by:
+            survivors.append(number)
         verdict = f"caught by {by}" if by else "SURVIVED"
-        print(f"{number:2} {fault.file}: {fault.what}: {verdict}", flush=True)
-    print(f"{len(numbers) - survivors} of {len(numbers)} faults caught")
+        print(
+            f"[{done}/{len(numbers)}, {time.monotonic() - begin:.0f} s] "
+            f"{number:2} {fault.file}: {fault.what}: {verdict}",
+            flush=True,
+        )
+    print(f"{len(numbers) - len(survivors)} of {len(numbers)} faults caught")
+    if survivors:
+        print("survived:", *survivors)
     return 1 if survivors else 0
 
 
