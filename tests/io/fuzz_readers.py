@@ -447,8 +447,10 @@ def outcome(reader: Reader, data: bytes, path: Path) -> str:
     check(time.monotonic() - begin < 20, "took over 20 seconds")
     reader.holds(answer, data)
     report = getattr(answer, "report", None)
-    damaged = "damaged" if report is not None and report.num_damaged else "whole"
-    return f"{damaged} {type(answer).__name__}"
+    if report is None or not report.damaged:
+        return f"whole {type(answer).__name__}"
+    reasons = {re.sub(r"[-+\d.,e]+", "#", d.reason)[-28:] for d in report.damaged}
+    return f"damaged {type(answer).__name__} {sorted(reasons)}"
 
 
 def saved(name: str) -> list[bytes]:
@@ -528,8 +530,12 @@ def main(seconds: float, seed: int, keep: bool) -> int:
             faults += len(run.faults)
             total += run.num_inputs
             if keep:
-                short = sorted(run.best.values(), key=len)[:MAX_SAVED]
-                save(name, [d for d in short if len(d) <= 1500])
+                short = sorted(run.best.values(), key=len)
+                short = [data for data in short if len(data) <= 1500]
+                # The shortest, and of the others every so many.
+                half = MAX_SAVED // 2
+                step = max(1, (len(short) - half) // half)
+                save(name, short[:half] + short[half::step][:half])
     say(f"{total} inputs, {faults} faults")
     return 1 if faults else 0
 
