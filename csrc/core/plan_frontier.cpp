@@ -44,7 +44,7 @@ class Recurrence {
   }
   void relax(std::int32_t node, std::vector<Arc>& scratch);
   Choice& choice(std::int32_t node, std::int64_t graphs);
-  void settle(std::int32_t node, std::int64_t graphs,
+  bool settle(std::int32_t node, std::int64_t graphs,
               const StopRequested& stop);
 
   const PlanDag& dag_;
@@ -117,9 +117,10 @@ Recurrence::Choice& Recurrence::choice(std::int32_t node, std::int64_t graphs) {
   return row[static_cast<std::size_t>(graphs)];
 }
 
-// Finds the plan with the fewest entries among those of the state's best time.
-// A state's plans only lead downwards, so a stack serves in place of recursion.
-void Recurrence::settle(std::int32_t node, std::int64_t graphs,
+// False where it was stopped. Finds the plan with the fewest entries among
+// those of the state's best time. A state's plans only lead downwards, so a
+// stack serves in place of recursion.
+bool Recurrence::settle(std::int32_t node, std::int64_t graphs,
                         const StopRequested& stop) {
   struct State {
     std::int32_t node;
@@ -127,7 +128,7 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs,
   };
   std::vector<State> todo{{node, graphs}};
   while (!todo.empty()) {
-    ask(stop);
+    if (stop && stop()) return false;
     const State state = todo.back();
     Choice& here = choice(state.node, state.graphs);
     if (here.entries >= 0) {
@@ -161,6 +162,7 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs,
       todo.pop_back();
     }
   }
+  return true;
 }
 
 Frontier Recurrence::read(const StopRequested& stop) {
@@ -197,7 +199,10 @@ Frontier Recurrence::read(const StopRequested& stop) {
           best(arc.from, graphs - arc.graphs) + arc.time != time) {
         continue;
       }
-      settle(arc.from, graphs - arc.graphs, stop);
+      if (!settle(arc.from, graphs - arc.graphs, stop)) {
+        frontier.stopped = true;
+        return frontier;
+      }
       if (chosen == nullptr || rank(arc) < rank(*chosen)) chosen = &arc;
     }
     FrontierPoint point{.time = time, .graphs = graphs, .entries = {}};

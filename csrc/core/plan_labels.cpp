@@ -52,8 +52,9 @@ class Dominance {
     std::sort(labels.begin(), labels.end(), comes_first);
     std::vector<Label> kept;
     if (graphs_ && bytes_ && seconds_) {
-      for (const Label& label : labels) {
-        ask(stop);
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        const Label& label = labels[i];
+        if (i % 1024 == 1023) ask(stop);
         const bool dominated =
             std::any_of(kept.begin(), kept.end(), [&](const Label& k) {
               return k.used.graphs <= label.used.graphs &&
@@ -117,8 +118,8 @@ LabelResult rough_result(const PriceSearch& search, const Resources& least) {
 
 LabelResult solve_roughly(const PlanDag& dag, const Resources& limits,
                           const StopRequested& stop) {
-  return rough_result(search_prices(dag, limits, stop),
-                      least_to_go(dag, stop).front());
+  const Resources least = least_to_go(dag, stop).front();
+  return rough_result(search_prices(dag, limits, stop), least);
 }
 
 LabelResult solve_labels(const PlanDag& dag, const Resources& limits,

@@ -70,7 +70,10 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
     std::vector<std::int64_t> next(width, kNoPlan);
     std::vector<std::int32_t> choice(width, 0);
     for (std::size_t k = 0; k < curve.size(); ++k) {
-      ask(stop);
+      if (stop && stop()) {
+        frontier.stopped = true;
+        return frontier;
+      }
       if (curve[k] >= kNoPlan) continue;
       for (std::size_t g = k * each; g < width; ++g) {
         if (best[g - k * each] >= kNoPlan) continue;
@@ -87,7 +90,11 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
 
   std::int64_t reached = kNoPlan;
   for (std::size_t g = 0; g < width; ++g) {
-    ask(stop);
+    if (stop && stop()) {
+      frontier = {};
+      frontier.stopped = true;
+      return frontier;
+    }
     if (best[g] >= reached) continue;
     reached = best[g];
     FrontierPoint point{
