@@ -523,7 +523,11 @@ def test_what_a_rank_says_about_its_samples_is_told(tmp_path: Path) -> None:
             "x: runs of 2 drafters: a, b; give those of one drafter",
         ),
         (" \n", "empty", "x: is empty"),
-        ("[1]\n[2]\n", "not_json", "x: is not JSON: Extra data: line 2 column 1 (char 4)"),
+        (
+            "[1]\n[2]\n",
+            "not_json",
+            "x: is not JSON: Extra data: line 2 column 1 (char 4)",
+        ),
         (
             "{x\n{y\n",
             "not_json",
@@ -536,7 +540,7 @@ def test_what_a_rank_says_about_its_samples_is_told(tmp_path: Path) -> None:
             "x: is nested too deeply; no file of this kind is",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_benchmark_of_a_server_is_refused(
     tmp_path: Path, content: object, rule: str, message: str
 ) -> None:
@@ -546,7 +550,10 @@ def test_what_is_no_benchmark_of_a_server_is_refused(
 @pytest.mark.parametrize(
     ("settings", "notes"),
     [
-        ({"num_speculative_tokens": 5}, ["K is set to 5 but 3 were drafted; 3 is used"]),
+        (
+            {"num_speculative_tokens": 5},
+            ["K is set to 5 but 3 were drafted; 3 is used"],
+        ),
         (
             {"speculative-config.num-speculative-tokens": "5"},
             ["K is set to 5 but 3 were drafted; 3 is used"],
@@ -565,7 +572,7 @@ def test_what_is_no_benchmark_of_a_server_is_refused(
         ),
         ({"failed": 3}, ["3 of 323 requests failed"]),
     ],
-)  # fmt: skip
+)
 def test_settings_of_a_sweep_are_compared_with_what_was_drafted(
     tmp_path: Path, settings: dict[str, object], notes: list[str]
 ) -> None:
@@ -578,10 +585,10 @@ def test_runs_without_drafts_say_why_they_give_no_acceptance(tmp_path: Path) -> 
     plain = {k: v for k, v in SERVE.items() if not k.startswith("spec_decode")}
     results = read_serve(write(tmp_path, plain))
     assert [(p.k, p.batch) for p in serve_latency(*results)] == [(0, 32)]
-    with pytest.raises(DataError, match="x: no run drafted anything$"):
+    with pytest.raises(DataError, match=r"x: no run drafted anything$"):
         serve_acceptance(*results)
     declared = read_serve(write(tmp_path, plain | {"num_speculative_tokens": 3}))
-    with pytest.raises(DataError, match="K is set to 3 but no draft was recorded$"):
+    with pytest.raises(DataError, match=r"K is set to 3 but no draft was recorded$"):
         serve_acceptance(*declared)
     with pytest.raises(DataError, match="1 of 1 runs give no step time: they lack a"):
         serve_latency(*declared)
