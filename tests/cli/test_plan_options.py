@@ -126,7 +126,8 @@ def test_a_time_limit_and_a_frontier_are_words_of_the_plan(
         (("--data-parallel-size", "2"),
          "data_parallel_size is 2: ranks that step together all use the graph of the "
          "widest"),
-        (("--dispatcher", "direct"), "the direct dispatcher needs the specgrid plug-in"),
+        (("--dispatcher", "direct"),
+         "the direct dispatcher needs the specgrid plug-in"),
         (("--max-cudagraph-capture-size", "64"),
          "leave --max-cudagraph-capture-size out"),
     ],
