@@ -6,6 +6,8 @@ A table a reader: what stands in the file, the rule, and the whole message.
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
 from collections.abc import Callable
@@ -16,15 +18,20 @@ import pytest
 
 from specgrid.io import (
     DataError,
+    ReadReport,
+    _source,
     read_acceptance,
     read_costs,
     read_forward,
     read_latency,
+    read_log,
     read_serve,
+    read_sweep,
     read_workload,
     serve_acceptance,
     serve_latency,
 )
+from specgrid.io._accept import from_totals
 
 DATA = Path(__file__).parents[1] / "data" / "vllm-0.33.0"
 SERVE: dict[str, Any] = json.loads((DATA / "serve.json").read_text())
@@ -602,3 +609,154 @@ def test_a_request_longer_than_its_parts_is_a_mixed_unit_only_where_known(
     for changed in ({"mean_e2el_ms": None}, {"mean_ttft_ms": math.nan}):
         _, report = read_serve(write(tmp_path, SERVE | changed))
         assert report.num_read == 1
+
+
+# -- what is behind a name -------------------------------------------------------------
+
+
+def test_text_that_breaks_off_in_the_middle_is_refused_whole(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json.gz"
+    table = {"full_us": {str(n): 7000 + n for n in range(1, 4000)}}
+    path.write_bytes(gzip.compress(json.dumps(table).encode())[:-2000])
+    rule, message = refusal(path, read_costs)
+    assert (rule, message[:18]) == ("unreadable", "x: cannot be read:")
+
+
+def test_text_beyond_any_real_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b" " * 2000)
+    with pytest.raises(DataError, match="is larger than 0 MiB, which no file of this"):
+        _source.read_text(path, 1999)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc")
+def test_a_file_the_system_does_not_give_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^/proc/self/mem: cannot be read: Input/out"):
+        read_log("/proc/self/mem")
+
+
+def test_lines_longer_than_a_chunk_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 8)
+    report = ReadReport("x", "log")
+    path = write(tmp_path, "ab\n" + "c" * 30 + "\nd\n" + "e" * 12)
+    lines = list(_source.iter_lines(path, report, max_line=10))
+    assert lines == [(1, b"ab"), (3, b"d")]
+    assert [d.line for d in report.damaged] == [2, 4]
+    monkeypatch.setattr(_source, "CHUNK_BYTES", 100)
+    report = ReadReport("x", "log")
+    lines = list(_source.iter_lines(path, report, max_line=10))
+    assert lines[:2] == [(1, b"ab"), (3, b"d")]
+    assert [d.line for d in report.damaged] == [2, 4]
+
+
+def test_standard_input_is_a_log_unless_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (DATA / "server.log").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    seen: list[tuple[int, int | None]] = []
+    log = read_log("-", lambda done, total: seen.append((done, total)))
+    assert log.steps.num_steps == 120
+    assert seen[-1] == (len(text), None)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="is closed; pipe the text in, or name a file"):
+        read_log("-")
+
+
+def test_a_log_without_steps_names_all_it_holds(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "| 8 | 8 | 0 | FULL | 4 |\n"
+        "Batchsize forward time stats (batchsize, count, median_time(ms)): "
+        "[(4, 4, 7)]\n"
+        "SpecDecoding metrics: Mean acceptance length: 1.90, Accepted throughput: 1.00 "
+        "tokens/s, Drafted throughput: 2.00 tokens/s, Accepted: 900 tokens, Drafted: "
+        "1000 tokens, Per-position acceptance rate: 0.900, Avg Draft acceptance rate: "
+        "90.0%\n",
+    )
+    rule, message = refusal(path, read_workload)
+    assert rule == "empty"
+    held = "--cudagraph-metrics tables, batch-size times, SpecDecoding lines."
+    assert f"it holds only {held}" in message
+
+
+def test_a_decode_step_may_repeat_its_tokens(tmp_path: Path) -> None:
+    steps, _ = read_workload(write(tmp_path, STEPS + "4,2,8,1\n"))
+    assert steps.uniform == {(4, 2): 1}
+
+
+def test_a_sweep_of_too_many_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specgrid.io.serve.MAX_SWEEP_FILES", 1)
+    for name in ("run=0.json", "run=1.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(DataError, match="holds over 1 JSON files; name one experiment"):
+        read_sweep(tmp_path)
+
+
+def test_runs_in_lines_may_leave_lines_empty_and_k_unknown(tmp_path: Path) -> None:
+    varied = dict(SERVE)
+    varied["spec_decode_draft_tokens"] = int(SERVE["spec_decode_draft_tokens"] * 0.8)
+    text = f"{json.dumps(SERVE)}\n\n{json.dumps(varied)}\n"
+    results, report = read_serve(write(tmp_path, text))
+    assert len(results) == 2
+    counts = serve_acceptance(results, report)
+    assert counts.constant_k == 3
+    assert report.notes[-1] == "1 runs give no acceptance: K varied or unknown"
+
+
+@pytest.mark.parametrize(
+    ("drafted", "accepted", "per_position", "k_shares", "message"),
+    [
+        (
+            2000,
+            1600,
+            [700.0, 900.0],
+            None,
+            "x: position 2 was accepted more often (900) than position 1 (700)",
+        ),
+        (
+            1500,
+            1500,
+            [900.0, 600.0],
+            {1: 1.0, 2: 1.0},
+            "x: position 2 was accepted 600 times but, by the steps given, proposed "
+            "500 times",
+        ),
+    ],
+)
+def test_totals_that_contradict_each_other_are_refused(
+    drafted: float,
+    accepted: float,
+    per_position: list[float],
+    k_shares: dict[int, float] | None,
+    message: str,
+) -> None:
+    report = ReadReport("x", "y")
+    with pytest.raises(DataError) as caught:
+        from_totals(1000, drafted, accepted, per_position, "x", report, k_shares)
+    assert str(caught.value) == message
+
+
+def test_steps_without_drafts_are_no_drafts(tmp_path: Path) -> None:
+    record = {"per_step_drafted": [0, 2], "per_step_accepted": [0, 1]}
+    path = write(tmp_path, json.dumps({"speculative_decoding": record}) + "\n")
+    counts, _ = read_acceptance(path)
+    assert (counts.num_drafts, counts.drafted, counts.accepted) == (1, (1, 1), (1, 0))
+
+
+def test_a_report_is_data_too() -> None:
+    report = ReadReport("x", "log", num_read=2)
+    report.add_damage(7, "cut short", "text\x00")
+    assert report.to_dict() == {
+        "source": "x",
+        "format": "log",
+        "num_read": 2,
+        "num_skipped": 0,
+        "num_damaged": 1,
+        "damaged": [{"line": 7, "reason": "cut short", "text": "text"}],
+        "notes": [],
+    }
