@@ -573,6 +573,17 @@ def test_the_error_names_a_budget_that_fits(backend: Any) -> None:
             plan(Budget(graphs=needed - 1), dispatcher=dispatcher)
 
 
+def test_a_plan_file_needs_a_name() -> None:
+    with pytest.raises(
+        ConfigError, match="name of the plan is empty; name the file to"
+    ):
+        plan(Budget(graphs=9)).save("")
+    with pytest.raises(
+        ConfigError, match="the name of the plan is empty; name the fil"
+    ):
+        CapturePlan.load("")
+
+
 SIZED = Costs.linear(
     6000,
     60,
