@@ -173,3 +173,7 @@ def test_impossible_counts_are_refused() -> None:
         Acceptance.from_positions([10], [11])
     with pytest.raises(ConfigError, match="must not rise with the position"):
         Acceptance.from_positions([10, 20], [5, 4])
+
+
+def test_an_acceptance_shows_its_values_and_where_they_are_from() -> None:
+    assert repr(Acceptance.given([0.75, 0.5])) == "<Acceptance [0.750, 0.500] (given)>"

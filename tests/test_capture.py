@@ -426,3 +426,20 @@ def test_rounding() -> None:
     assert align_sizes([1, 2, 4, 8, 16, 24], 24, 3) == [3, 6, 9, 18, 24]
     assert align_sizes([4, 8], 8, 1) == [4, 8]
     assert align_sizes([8], 5, 5) == [5]
+
+
+def test_numbers_beyond_any_setting_are_refused_by_their_length() -> None:
+    with pytest.raises(ConfigError, match="not a number of 1001 bits"):
+        capture_sizes(1 << 1000, 3)
+    with pytest.raises(ConfigError, match="max_num_seqs must be a whole number"):
+        capture_sizes(np.array([1, 2]), 3)  # type: ignore[arg-type]
+    too_large = np.array([2**40], dtype=np.uint64)
+    with pytest.raises(ConfigError, match=r"capture sizes must be below 2\*\*31"):
+        capture_sizes(8, 3, cudagraph_capture_sizes=too_large)
+
+
+def test_capture_sizes_show_themselves_and_equal_no_list() -> None:
+    sizes = capture_sizes(8, 0, cudagraph_capture_sizes=[1, 8])
+    assert repr(sizes).startswith("<CaptureSizes [1, 8] of rule ")
+    assert sizes != [1, 8]
+    assert sizes == capture_sizes(8, 0, cudagraph_capture_sizes=[1, 8])

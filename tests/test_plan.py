@@ -573,6 +573,111 @@ def test_the_error_names_a_budget_that_fits(backend: Any) -> None:
             plan(Budget(graphs=needed - 1), dispatcher=dispatcher)
 
 
+def test_a_plan_file_needs_a_name() -> None:
+    with pytest.raises(
+        ConfigError, match="name of the plan is empty; name the file to"
+    ):
+        plan(Budget(graphs=9)).save("")
+    with pytest.raises(
+        ConfigError, match="the name of the plan is empty; name the fil"
+    ):
+        CapturePlan.load("")
+
+
+SIZED = Costs.linear(
+    6000,
+    60,
+    2500,
+    8000,
+    graph_bytes=lambda size: (1 << 20) + 70_000 * size,
+    pool_bytes=8 << 20,
+    graph_seconds=lambda size: 0.1 + 0.01 * size,
+)
+
+
+@pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
+@pytest.mark.parametrize("costs", [COSTS, SIZED])
+@pytest.mark.parametrize(
+    ("name", "least", "unit"),
+    [("bytes", 1 << 20, 1 << 16), ("bytes", 9 << 20, 1 << 16), ("seconds", 0.1, 2e-3)],
+)
+def test_the_bytes_or_seconds_named_fit_and_hardly_less_does(
+    backend: Any, dispatcher: str, costs: Costs, name: str, least: float, unit: float
+) -> None:
+    """However far below the least the budget given was."""
+
+    def within(limit: float) -> CapturePlan:
+        return plan(Budget(**{name: limit}), costs=costs, dispatcher=dispatcher)
+
+    with pytest.raises(ConfigError, match="at least") as error:
+        within(least)
+    needed = float(str(error.value).split("at least ")[1].split(f" {name}")[0])
+    assert within(needed).value.num_graphs > 0
+    with pytest.raises(ConfigError, match="at least"):
+        within(needed - unit)
+
+
+def test_every_limit_of_a_budget_too_small_is_named(backend: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        plan(Budget(graphs=2, bytes=9 << 20, seconds=0.1), costs=SIZED)
+    assert str(error.value) == (
+        "the budget of 2 graphs, 9437184 bytes, 0.1 seconds is too small: a FULL graph "
+        "for the widest batch of every query length needs at least 7 graphs, 21328640 "
+        "bytes, 1.5 seconds (each taken alone). Raise the budget to that, or pass "
+        "full_coverage=False to leave wide batches without a graph"
+    )
+    with pytest.raises(ConfigError, match="a FULL graph for every batch of the sch"):
+        plan(Budget(graphs=1, full_coverage="every-batch"))
+    with pytest.raises(
+        ConfigError, match=r"1 forced needs .*Raise the budget to that$"
+    ):
+        plan(Budget(graphs=0, full_coverage=False), forced_sizes=[8])
+
+
+@pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
+@pytest.mark.parametrize("costs", [COSTS, SIZED])
+def test_memory_below_the_pool_leaves_the_plan_without_graphs(
+    backend: Any, dispatcher: str, costs: Costs
+) -> None:
+    budget = Budget(bytes=1 << 20, full_coverage=False)
+    found = plan(budget, costs=costs, dispatcher=dispatcher)
+    assert (found.sizes, found.graphs, found.value.graph_bytes) == ([], [], 0)
+    assert found.optimal
+
+
+@pytest.mark.parametrize("costs", [COSTS, SIZED])
+@pytest.mark.parametrize("dispatcher", ["union", "direct"])
+def test_sizes_below_what_coverage_needs_hold_no_plan(
+    backend: Any, costs: Costs, dispatcher: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"no plan holds a FULL graph .* 1 to 12 tok"):
+        plan(Budget(bytes=90 << 20), costs=costs, max_size=12, dispatcher=dispatcher)
+
+
+@pytest.mark.parametrize("dispatcher", ["union", "direct"])
+def test_a_frontier_cut_short_still_holds_the_best_it_can(
+    backend: Any, dispatcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = Budget(full_coverage=False)
+    whole = plan(free, dispatcher=dispatcher)
+    monkeypatch.setattr("specgrid._plan_solve.MAX_FRONTIER", 3)
+    found = plan(free, dispatcher=dispatcher)
+    cut = plan(Budget(graphs=3, full_coverage=False), dispatcher=dispatcher)
+    if dispatcher == "union":
+        # The best of all needs no frontier; it is its last point.
+        assert found.mean_step_us == whole.mean_step_us
+        assert [p.num_graphs for p in found.frontier][:-1] == [
+            p.num_graphs for p in cut.frontier
+        ]
+    else:
+        assert found.mean_step_us == cut.mean_step_us
+        assert not found.optimal
+        least = found.mean_step_us * (1 - found.gap)
+        assert least <= whole.mean_step_us * (1 + 1e-9)
+    hasty = plan(free, dispatcher=dispatcher, time_limit_s=1e-9)
+    assert hasty.mean_step_us * (1 - hasty.gap) <= whole.mean_step_us * (1 + 1e-9)
+
+
 # ---- threads and signals ------------------------------------------------------------
 
 

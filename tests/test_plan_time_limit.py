@@ -93,3 +93,66 @@ def test_a_budget_that_nothing_fits_is_still_refused_by_name() -> None:
             load(14), COSTS, max_num_seqs=14, budget=Budget(graphs=1),
             forced_sizes=[1, 2, 3, 14], time_limit_s=60,
         )  # fmt: skip
+
+
+POOLED = Costs.linear(
+    100, 1, 30, 900, graph_bytes=1 << 20, pool_bytes=lambda size: 70_000 * size
+)
+
+
+@pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
+@pytest.mark.parametrize(
+    ("costs", "budget"),
+    [
+        (COSTS, Budget()),
+        (COSTS, Budget(full_coverage=False)),
+        (COSTS, Budget(graphs=4)),
+        (POOLED, Budget(bytes=9 << 20)),
+        (PRICED, Budget(bytes=9 << 20, full_coverage=False)),
+    ],
+)
+def test_no_time_at_all_gives_a_plan_within_the_budget_and_a_true_gap(
+    dispatcher: str, costs: Costs, budget: Budget
+) -> None:
+    def solve(limit: float | None) -> Any:
+        return plan_captures(
+            load(14),
+            costs,
+            max_num_seqs=14,
+            budget=budget,
+            dispatcher=dispatcher,
+            time_limit_s=limit,
+        )
+
+    best, hasty = solve(None), solve(1e-9)
+    assert best.optimal
+    assert hasty.value.num_graphs <= (budget.graphs or 100)
+    assert hasty.value.graph_bytes <= (budget.bytes or 1 << 40)
+    assert best.mean_step_us <= hasty.mean_step_us * (1 + 1e-9)
+    floor = hasty.mean_step_us * (1 - hasty.gap)
+    assert floor <= best.mean_step_us * (1 + 1e-9)
+
+
+def test_no_plan_in_time_is_said_with_the_time() -> None:
+    schedule = [[1, 4, 3], [5, 6, 1], [7, 8, 0]]
+    with pytest.raises(ConfigError) as error:
+        plan_captures(
+            Workload({(4, 2): 5, (2, 6): 2, (1, 8): 1}, {11: 1}),
+            Costs.linear(
+                6000,
+                60,
+                2500,
+                8000,
+                graph_bytes=lambda size: (1 << 20) + 70_000 * size,
+                pool_bytes=8 << 20,
+            ),
+            schedule=schedule,
+            max_num_seqs=8,
+            num_speculative_tokens=3,
+            budget=Budget(bytes=20 << 20),
+            time_limit_s=1e-9,
+        )
+    assert str(error.value) == (
+        "no plan was found in 1e-09 seconds; allow more, or lower max_size so that "
+        "there are fewer to try"
+    )

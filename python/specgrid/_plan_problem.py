@@ -28,6 +28,8 @@ from specgrid._plan_inputs import (
 MAX_BYTES = 4 << 30
 
 _MIB = 1 << 20
+#: Seven graphs of 0.1 seconds take 0.7, whatever the last binary digit says.
+_ROUNDING = 1e-12
 
 
 def _int64(values: Any) -> Int64:
@@ -52,11 +54,11 @@ class _Unit:
                 size *= 2
         while limit / size >= 2**20:
             size *= 2
-        return cls(math.floor(limit / size), size)
+        return cls(math.floor(limit / size * (1 + _ROUNDING)), size)
 
     def units(self, amounts: npt.NDArray[np.float64]) -> Int64:
         # More than the whole limit is just that; it also keeps numbers small.
-        units = np.ceil(amounts / self.size)
+        units = np.ceil(amounts / self.size * (1 - _ROUNDING))
         if self.limit >= 0:
             units = np.minimum(units, self.limit + 1)
         whole: Int64 = units.astype(np.int64)
@@ -91,13 +93,14 @@ class Task:
         budget, low = self.inputs.budget, self.inputs.min_size
         limits = np.full(len(self.sizes), np.inf)
         if budget.bytes is not None:
-            left = budget.bytes - self.pool[self.sizes]
+            left = budget.bytes * (1 + _ROUNDING) - self.pool[self.sizes]
             price = self.bytes[low]
             with np.errstate(divide="ignore"):
                 fits = np.floor(left / price) if price else np.full(len(left), np.inf)
             limits = np.minimum(limits, np.where(left < 0, -1, fits))
         if budget.seconds is not None and self.seconds[low] > 0:
-            limits = np.minimum(limits, math.floor(budget.seconds / self.seconds[low]))
+            fits = math.floor(budget.seconds / self.seconds[low] * (1 + _ROUNDING))
+            limits = np.minimum(limits, fits)
         if budget.graphs is not None:
             limits = np.minimum(limits, budget.graphs)
         whole: Int64 = np.minimum(limits, 2**30).astype(np.int64)

@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -218,8 +218,7 @@ def _solve_by_count(
     if direct and len(limits):
         # A pool that grows with the largest graph is charged at its largest.
         most = int(limits[-1])
-    if most < 0:
-        raise _unmet(inputs, _least_by_count(task, problem))
+    most = max(most, 0)  # a plan without graphs needs no pool
     if direct:
         width = min(most, task.most_graphs)
         if inputs.budget.graphs is None and width > MAX_FRONTIER:
@@ -241,7 +240,7 @@ def _solve_by_count(
     if not unlimited:
         raise _unmet(inputs, {})
     best = unlimited[0]
-    width = max(most, 0)
+    width = most
     if len(np.unique(limits)) > 1:
         width = min(width, task.most_graphs)
         task.refuse_if_large(width)
@@ -333,6 +332,41 @@ def _least_by_count(task: Task, problem: Any) -> dict[str, float]:
     return out
 
 
+def _least_by_labels(task: Task) -> dict[str, float]:
+    """The same where prices differ by size.
+
+    In the units of a budget an amount beyond all of it counts as just that, so the
+    sums are made in units that hold any plan.
+    """
+    inputs, budget, most = task.inputs, task.inputs.budget, task.most_graphs
+    ample = Task(
+        replace(
+            inputs,
+            budget=replace(
+                budget,
+                bytes=float(task.pool.max() + most * task.bytes.max()),
+                seconds=float(most * task.seconds.max()),
+            ),
+        )
+    )
+    pool = 0
+    if inputs.dispatcher == "direct":
+        graphs, size, seconds = ample.ladders()[0].least().tolist()
+        pool = int(ample.byte_unit.units(task.pool[task.sizes[-1:]])[0])
+    else:
+        graphs, size, seconds = ample.shared().least().tolist()
+    if graphs >= _FAR:
+        return {}
+    out: dict[str, float] = {}
+    if budget.graphs is not None:
+        out["graphs"] = graphs
+    if budget.bytes is not None:
+        out["bytes"] = (size + pool) * ample.byte_unit.size
+    if budget.seconds is not None:
+        out["seconds"] = seconds * ample.second_unit.size
+    return out
+
+
 def _solve_by_labels(
     task: Task,
     problem: Any,
@@ -342,14 +376,14 @@ def _solve_by_labels(
 ) -> Solved:
     inputs = task.inputs
     byte_limit, second_limit = task.byte_unit.limit, task.second_unit.limit
+    pool = 0
     if inputs.dispatcher == "direct" and byte_limit >= 0:
         # A pool that grows with the largest graph is charged at its largest.
         pool = int(task.byte_unit.units(task.pool[task.sizes[-1:]])[0])
-        byte_limit = byte_limit - pool
-        if byte_limit < 0:
-            raise _unmet(inputs, {"bytes": math.ceil(task.pool[task.sizes[-1]])})
+        # What does not hold the pool holds the plan without graphs alone.
+        byte_limit = max(byte_limit - pool, 0)
     graph_limit = -1 if inputs.budget.graphs is None else int(inputs.budget.graphs)
-    found, bound, least, *table = problem.labels(
+    found, bound, _, *table = problem.labels(
         np.array([graph_limit, byte_limit, second_limit], np.int64),
         max_labels,
         clock.rest(),
@@ -360,18 +394,8 @@ def _solve_by_labels(
     if not found and clock.over():
         raise _out_of_time(clock)
     if not found:
-        if least[0] >= _FAR:
-            raise _unmet(inputs, {})
-        needs = {}
-        if graph_limit >= 0:
-            needs["graphs"] = float(least[0])
-        if inputs.budget.bytes is not None:
-            extra = task.byte_unit.limit - byte_limit
-            needs["bytes"] = float((least[1] + extra) * task.byte_unit.size)
-        if inputs.budget.seconds is not None:
-            needs["seconds"] = float(least[2] * task.second_unit.size)
-        note = " (each taken alone)" if len(needs) > 1 else ""
-        raise _unmet(inputs, needs, note)
+        needs = _least_by_labels(task)
+        raise _unmet(inputs, needs, " (each taken alone)" if len(needs) > 1 else "")
     # Without those another one beats.
     kept: list[Solution] = []
     for i in np.lexsort((numbers[:, 0], numbers[:, 3], numbers[:, 2])).tolist():

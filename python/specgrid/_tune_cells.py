@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from specgrid._errors import CONTEXT_INFINITY
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -80,8 +82,8 @@ class Cells:
             if len(self.contexts) > 1:
                 raise IndexError("cells of a 2-D schedule need [batch, context]")
             return self._cell(batch - 1, 0)
-        if context < 0:
-            raise IndexError(f"context {context} is below 0")
+        if not 0 <= context <= CONTEXT_INFINITY:
+            raise IndexError(f"context {context} is outside 0..{CONTEXT_INFINITY}")
         column = next(
             i for i, (_, hi) in enumerate(self.context_ranges) if context <= hi
         )

@@ -112,3 +112,33 @@ def test_bad_input_is_one_line(specgrid: Run, words: list[str], reason: str) -> 
     assert result.status == 2
     assert result.err.count("\n") == 1
     assert reason in result.err
+
+
+def test_written_cases_say_what_to_add_and_where_they_end(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    words = ("--batches", "64", "--contexts", "64,4096", "--kv-tokens", "100000")
+    folder = ("-o", str(tmp_path / "cases"))
+    result = specgrid("cases", *words, *folder, *SERVER)
+    assert result.status == 0
+    lines = result.out.splitlines()
+    assert (
+        "Add the flags that change speed (dtype, quantization, KV cache type) to each."
+        in lines
+    )
+    assert any(
+        "contexts or points do not fit 100000 KV tokens and were left out" in line
+        for line in lines
+    )
+
+
+def test_a_server_without_graphs_or_with_a_bad_schedule_still_has_cases(
+    specgrid: Run,
+) -> None:
+    plain = ("--", "vllm", "serve", "m", "--max-num-seqs", "8", "--spec-tokens", "2")
+    eager = cases(specgrid, server=(*plain, "--enforce-eager"))
+    assert eager["num_points"] > 0
+    refused = cases(specgrid, server=(*plain, "--max-cudagraph-capture-size", "0"))
+    assert refused["batches"][-1] == 8
+    bad = cases(specgrid, "--schedule", "[[2, 8, 1]]", server=plain)
+    assert bad["batches"][0] == 1

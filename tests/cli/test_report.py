@@ -23,6 +23,7 @@ from .conftest import Result
 pytest.importorskip("matplotlib", reason="pictures need the extra `plot`")
 
 from specgrid.cli._charts import bands, style
+from specgrid.cli._report import section_plan
 from specgrid.cli._report.bound import FORMATS, Bound
 from specgrid.cli._report.theme import DARK
 
@@ -563,3 +564,146 @@ def test_one_missed_batch_of_65536_always_has_a_pixel(columns: int) -> None:
         assert lo < batch < hi
         assert hi - lo >= 65536 / columns * 0.999
         assert sum(b - a for a, b, _ in spans) == pytest.approx(65536)
+
+
+# -- given files: every shape by name, every variant on the page -----------------------
+
+
+def changed(path: Path, place: tuple[Any, ...], value: object) -> str:
+    found = json.loads(path.read_text())
+    inner = found
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    path.write_text(json.dumps(found))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("plan", "sizes"), [0], "plan.sizes or plan.graphs holds a number below 1"),
+        (("plan", "graphs"), [[1, 0]], "plan.sizes or plan.graphs holds a number be"),
+        (("plan", "graphs"), [[1]], "plan.graphs[0] is not a list of 2"),
+        (("plan", "sizes"), 7, "plan.sizes is not a list"),
+        (("plan", "optimal"), 1, "plan.optimal is not true or false"),
+        (("data", "load"), [[1, 1, -2]], "data.load holds a number below 0"),
+        (("worth",), [{"us": 1.0}], "worth[0] names neither size nor graph"),
+        (("notes",), [3], "notes[0] is not a text"),
+        (("frontier",), [{"num_graphs": -1}], "frontier[0].num_graphs is not a whole"),
+        (("after",), None, "after is not an object"),
+    ],
+)
+def test_a_plan_of_another_shape_is_refused_where_it_differs(
+    specgrid: Run,
+    plan_file: Path,
+    tmp_path: Path,
+    place: tuple[Any, ...],
+    value: object,
+    message: str,
+) -> None:
+    given = changed(plan_file, place, value)
+    result = specgrid("report", str(tmp_path / "p.html"), *EAGLE3, "--plan", given)
+    assert result.status == 2
+    assert message in result.err
+    assert not (tmp_path / "p.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("grid", "batches"), [], "grid.batches is not a list of at least one"),
+        (("grid", "drafts"), [[1]], "grid.drafts is not "),
+        (("grid", "loss", 0), [], "grid.loss is not "),
+        (("throughput", 0, "lines"), [], "throughput[0].lines is not a list of at"),
+    ],
+)
+def test_a_tuned_schedule_of_another_shape_is_refused_where_it_differs(
+    specgrid: Run,
+    tuned_file: Path,
+    tmp_path: Path,
+    place: tuple[Any, ...],
+    value: object,
+    message: str,
+) -> None:
+    given = changed(tuned_file, place, value)
+    result = specgrid("report", str(tmp_path / "p.html"), *EAGLE3, "--tuned", given)
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_a_tuned_schedule_without_pictures_has_a_page(
+    report: Any, tuned_file: Path
+) -> None:
+    changed(tuned_file, ("grid",), None)
+    given = changed(tuned_file, ("throughput",), None)
+    page, found = report(*EAGLE3, "--tuned", given)
+    assert (found["tuned"]["grid"], found["tuned"]["throughput"]) == (None, None)
+    assert "<html" in page
+
+
+def text_of(element: Any) -> str:
+    return "".join(element.itertext())
+
+
+@pytest.mark.parametrize(
+    ("down", "up", "assumed", "sentence"),
+    [
+        (None, None, False, "takes any time it may."),
+        (-2000.0, None, False, "gets faster by no more than 2.000 ms than measured."),
+        (None, 3000.0, True, "slower by no more than 3.000 ms than assumed."),
+        (-2000.0, 3000.0, True,
+         "gets faster by no more than 2.000 ms and slower by no more than 3.000 ms "
+         "than assumed."),
+    ],
+)  # fmt: skip
+def test_how_stable_a_plan_is_stands_in_a_sentence(
+    down: float | None, up: float | None, assumed: bool, sentence: str
+) -> None:
+    found = {"shift_down_us": down, "shift_up_us": up, "assumed": assumed}
+    element = section_plan._stability(Bound({"plan": {"stability": found}}))
+    start = "The plan stays the best while an eager step "
+    assert text_of(element) == start + sentence
+    assert section_plan._stability(Bound({"plan": {"stability": None}})) is None
+
+
+def test_a_plan_says_what_it_was_made_from() -> None:
+    def sources(num_steps: int, *assumed: bool) -> Any:
+        given = [{"name": f"part {i}", "assumed": a} for i, a in enumerate(assumed)]
+        data = {"num_steps": num_steps, "sources": given}
+        return section_plan._sources(Bound({"plan": {"data": data}}))
+
+    assert sources(9) is None
+    assert text_of(sources(0, True)) == "Assumed, not measured: part 0."
+    assert text_of(sources(9, False, True)) == (
+        "9 recorded steps. Assumed, not measured: part 1."
+    )
+    assert text_of(sources(9, False)) == "9 recorded steps. "
+
+
+def test_an_unproven_plan_says_how_far_off_it_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(section_plan, "picture", lambda name, label, draw: label)
+    point = {"num_graphs": 3, "mean_step_us": 7000.0}
+    own = {"optimal": False, "gap": 0.0125, "eager_us": 9e3, "lower_bound_us": None}
+    plan = {"frontier": [point], "plan": own, "stability": None}
+    text = text_of(section_plan._frontier(Bound({"plan": plan})))
+    assert "The plan is not proven best; one could be better by at most 1.2" in text
+    assert "no plan can be below an unknown bound." in text
+    plan["plan"] = own | {"optimal": True, "lower_bound_us": 6000.0}
+    text = text_of(section_plan._frontier(Bound({"plan": plan})))
+    assert "Each point is proven best within its budget." in text
+    assert "no plan can be below 6.000 ms." in text
+
+
+def test_keyed_graphs_are_named_by_query_length_and_requests() -> None:
+    worth = [
+        {"size": None, "graph": [4, 2], "us": 5.0},
+        {"size": 16, "graph": None, "us": 1.0},
+    ]
+    text = text_of(section_plan._worth(Bound({"plan": {"worth": worth}})))
+    assert "query length × requests" in text
+    assert "4 × 2" in text
+    text = text_of(section_plan._worth(Bound({"plan": {"worth": worth[1:]}})))
+    assert "size, tokens" in text

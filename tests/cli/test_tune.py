@@ -248,3 +248,208 @@ def test_bad_options_are_one_line(
     assert result.status == 2
     assert result.err.count("\n") == 1
     assert words in result.err
+
+
+RATES = ("--acceptance", "0.7,0.45,0.3")
+
+
+def test_a_schedule_by_context_is_shown_by_context(specgrid: Run, steps: Any) -> None:
+    words = ("--latency", steps(contexts=(512, 8192, 32768), batches=(1, 16, 32)))
+    result = specgrid("tune", *words, *RATES, "--max-entries", "5", *SERVER)
+    assert (result.status, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert "rows in strict form) from 27 points" in lines[0]
+    assert lines[1].split() == ["batches", "contexts", "K"]
+    assert lines[lines.index("Not measured (the nearest measured K is used)") + 1] == (
+        "contexts 1-: batches 33-64"
+    )
+    assert any(line.startswith("--additional-config '{") for line in lines)
+    needs = "Needs the specgrid plug-in: a schedule by context has no vLLM flag."
+    assert needs in lines
+
+
+def test_a_server_without_a_drafter_is_told_to_add_one(
+    specgrid: Run, steps: Any
+) -> None:
+    bare = ("--", "vllm", "serve", "m", "--max-num-seqs", "64")
+    result = specgrid("tune", "--latency", steps(), *RATES, *bare)
+    assert result.status == 0
+    assert "Add your method and drafter to it." in result.out
+
+
+COSTS = {"full_us": {"4": 7000, "256": 8000}}
+
+
+@pytest.mark.parametrize(
+    ("costs", "notes"),
+    [
+        (
+            COSTS,
+            [
+                "The eager penalty is assumed to be 12 ms.",
+                "The PIECEWISE penalty is assumed to be 3 ms.",
+            ],
+        ),
+        (
+            {"full_us": {"4": 7000}, "eager_us": 9000},
+            ["The PIECEWISE penalty is assumed to be 3 ms."],
+        ),
+        (COSTS | {"eager_us": 9000, "piecewise_us": 2000}, []),
+        (COSTS | {"eager_us": {"4": 19000}, "piecewise_us": {"4": 9000}}, []),
+    ],
+)
+def test_costs_of_captures_are_measured_or_assumed_aloud(
+    specgrid: Run,
+    steps: Any,
+    tmp_path: Path,
+    costs: dict[str, Any],
+    notes: list[str],
+) -> None:
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps(costs))
+    words = ("--latency", steps(), *RATES, "--graphs", "30", "--costs", str(file))
+    found = tune(specgrid, *words, "--max-entries", "2")
+    assert [n for n in found["notes"] if "penalty is assumed" in n] == notes
+    assert not any("priced by assumption" in n for n in found["notes"])
+    assert 0 < found["captures"]["num_graphs"] <= 30
+
+
+def test_costs_without_full_steps_are_refused(
+    specgrid: Run, steps: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "costs.json"
+    file.write_text('{"graph_bytes": 1000}')
+    words = ("--latency", steps(), *RATES, "--graphs", "30", "--costs", str(file))
+    result = specgrid("tune", *words, *SERVER)
+    assert (result.status, result.out) == (2, "")
+    assert result.err.endswith(f"{file} has no FULL step times\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "contexts", "message"),
+    [
+        (
+            ("--context-columns", "1"),
+            (512, 8192),
+            "2 contexts were measured; --context-columns must be at least 2, or take "
+            "--ignore-context",
+        ),
+        (
+            ("--forbid-k", "1,3", "--min-k", "1"),
+            (512,),
+            "every measured k (0, 1, 3) is excluded by min_k = 1 or forbidden_k; "
+            "measure others or allow them",
+        ),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(
+    specgrid: Run, steps: Any, words: Any, contexts: Any, message: str
+) -> None:
+    result = specgrid(
+        "tune", "--latency", steps(contexts=contexts), *RATES, *words, *SERVER
+    )
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert message in result.err
+
+
+def test_steps_without_drafts_alone_are_refused(specgrid: Run, tmp_path: Path) -> None:
+    file = tmp_path / "steps.csv"
+    file.write_text("batch,k,step_us\n1,0,7000\n64,0,9000\n")
+    bare = ("--", "vllm", "serve", "m", "--max-num-seqs", "64")
+    result = specgrid("tune", "--latency", str(file), *RATES, *bare)
+    assert result.status == 2
+    assert "only K = 0 was measured; measure steps with drafts too" in result.err
+
+
+def test_contexts_are_ignored_thinned_and_filled(specgrid: Run, steps: Any) -> None:
+    alike = ("--latency", steps(contexts=(512, 600)), *RATES, "--max-entries", "2")
+    assert not tune(specgrid, *alike, "--ignore-context")["is_2d"]
+    words = ("--latency", steps(contexts=(512, 8192)), *RATES, "--max-entries", "2")
+    grid = tune(specgrid, *words, "--context-columns", "2")["grid"]
+    assert len(grid["contexts"]) == 2
+    near = ("--latency", steps(contexts=(10, 11)), *RATES, "--max-entries", "1")
+    assert len(tune(specgrid, *near)["grid"]["contexts"]) == 2
+    many = steps(contexts=range(100, 400, 2), batches=(1, 64))
+    found = tune(specgrid, "--latency", many, *RATES, "--max-entries", "1")
+    assert len(found["grid"]["contexts"]) == 128
+    note = "150 contexts were measured; 128 of them are evaluated"
+    assert any(n.startswith(note) for n in found["notes"])
+
+
+def test_damaged_points_and_a_workload_by_context_are_noted(
+    specgrid: Run, steps: Any, tmp_path: Path
+) -> None:
+    path = Path(steps(contexts=(512, 8192)))
+    path.write_text(path.read_text() + "many,1,1,1\n")
+    load = tmp_path / "load.csv"
+    load.write_text("query_len,num_reqs,count\n4,2,5\n1,2,5\n2,64,5\n")
+    words = ("--latency", str(path), *RATES, "--log", str(load), "--max-entries", "2")
+    notes = tune(specgrid, *words)["notes"]
+    assert any(n.startswith("1 records of") for n in notes)
+    unknown = "The workload does not say at which context steps ran"
+    assert any(n.startswith(unknown) for n in notes)
+
+
+def test_a_workload_of_other_servers_is_refused(
+    specgrid: Run, steps: Any, tmp_path: Path
+) -> None:
+    load = tmp_path / "load.csv"
+    load.write_text("query_len,num_reqs,count\n4,500,1\n")
+    words = ("--latency", steps(), *RATES, "--log", str(load))
+    result = specgrid("tune", *words, *SERVER)
+    assert result.status == 2
+    assert "no uniform decode step of the workload fits this server" in result.err
+
+
+def test_a_real_log_weighs_with_counted_acceptance(specgrid: Run, steps: Any) -> None:
+    words = ("--latency", steps(), "--log", str(DATA / "server.log"))
+    before = ("--acceptance-before", str(DATA / "metrics-1.txt"))
+    found = tune(specgrid, *words, "--acceptance", str(DATA / "metrics-2.txt"), *before)
+    assert found["acceptance"][0]["num_drafts"] > 0
+    assert found["loss"]["weighted"] <= found["loss"]["worst"]
+    assert any("left out" in note for note in found["notes"]) is False
+
+
+def test_acceptance_is_counted_by_context_where_requests_say_it(
+    specgrid: Run, steps: Any
+) -> None:
+    """Contexts no request reached take the nearest range, in every part of it."""
+    words = ("--latency", steps(contexts=(512, 8192, 32768)))
+    found = tune(
+        specgrid, *words, "--acceptance", str(DATA / "requests.jsonl"),
+        "--max-entries", "4",
+    )  # fmt: skip
+    assert len(found["acceptance"]) > 1
+    assert found["acceptance"][-1]["context_hi"] < 32768
+    assert [line["context"] for line in found["throughput"]] == [512, 8192, 32768]
+    words = (*words, "--acceptance", str(DATA / "requests.jsonl"))
+    assert "Gain" in specgrid("tune", *words, *SERVER).out
+
+
+def test_long_schedules_and_many_areas_are_cut_in_text_alone(
+    specgrid: Run, capsys: pytest.CaptureFixture[str], steps: Any
+) -> None:
+    from specgrid.cli import tune as module
+    from specgrid.cli._output import Printer
+
+    document = tune(specgrid, "--latency", steps(), *RATES, "--graphs", "40")
+    document["schedule"] = [[i, i, 1] for i in range(1, 51)]
+    document["within_noise"] = [
+        {"context_lo": c, "context_hi": c, "batches": [[1, 2]]} for c in range(10)
+    ]
+    document["partly_measured"] = [
+        {"context_lo": 0, "context_hi": 2**31 - 1, "batches": [[3, 4]]}
+    ]
+    document["captures"]["change_below"] = 12
+    document["measure_next"] = []
+    module._render(document, Printer())
+    text = capsys.readouterr().out
+    assert "... 10 more (--json has all)" in text
+    assert "... 2 more (--json has all)" in text
+    assert "contexts 7-7: batches 1-2\n" in text
+    assert "Some K not measured (it could not be chosen)\nbatches 3-4\n" in text
+    assert "With fewer than 12 graphs another schedule is better." in text
+    assert "Measure next" not in text
+    document["captures"]["change_below"] = None
+    module._render(document, Printer())
+    assert "No smaller number of graphs asks for another" in capsys.readouterr().out

@@ -379,3 +379,110 @@ def test_a_real_engine_whose_k_varied_is_told_apart_by_its_log() -> None:
     # 46 drafts of two tokens and one of four, all accepted.
     assert counts.drafted == (47, 47, 1, 1)
     assert counts.accepted == (47, 47, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "message"),
+    [
+        (
+            'vllm:spec_decode_num_drafts_total{engine="0" 4\n',
+            "damaged",
+            "x:1: sample cut short or broken; totals without it would be wrong",
+        ),
+        (
+            "vllm:spec_decode_num_drafts_total{engine=0} 4\n",
+            "damaged",
+            "x:1: sample cut short or broken; totals without it would be wrong",
+        ),
+        (
+            "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+            '{engine="0",position="x"} 4\n',
+            "not_number",
+            "x:1: position 'x' is no number",
+        ),
+        (
+            'vllm:spec_decode_num_surprises_total{engine="0"} 4\n',
+            "missing",
+            "x: holds no vllm:spec_decode_num_* counters; is speculation on?",
+        ),
+    ],
+)
+def test_what_is_no_scrape_is_refused_in_one_sentence(
+    tmp_path: Path, text: str, rule: str, message: str
+) -> None:
+    path = metrics(tmp_path, text)
+    assert refused(rule, read_metrics, path).replace(str(path), "x") == message
+
+
+def test_two_scrapes_must_be_of_the_same_servers(tmp_path: Path) -> None:
+    other = metrics(tmp_path, METRICS.replace('model_name="m"', 'model_name="n"'))
+    assert refused("mixed_models", read_metrics, other, DATA / "metrics-1.txt") == (
+        f"{DATA / 'metrics-1.txt'} to {other}: two models: m and n"
+    )
+    fewer = "".join(
+        line for line in METRICS.splitlines(True) if 'engine="1"' not in line
+    )
+    path = metrics(tmp_path, fewer)
+    assert "engine '1' is only in the earlier scrape" in refused(
+        "inconsistent", read_metrics, path, DATA / "metrics-1.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (
+            {"per_step_drafted": [5000], "per_step_accepted": [1]},
+            "a step count that is no whole number from 0 to 4096",
+        ),
+        (
+            {"num_spec_tokens": 3, "num_draft_tokens": 3},
+            "neither per-step arrays nor a whole summary",
+        ),
+        (
+            {
+                "num_spec_tokens": 3,
+                "num_draft_tokens": 3,
+                "acceptance_histogram": [1, 0],
+            },
+            "histogram does not fit num_spec_tokens",
+        ),
+    ],
+)
+def test_records_without_usable_counts_say_what_is_wrong(
+    tmp_path: Path, record: dict[str, object], reason: str
+) -> None:
+    path = requests(tmp_path, {"speculative_decoding": record})
+    message = refused("empty", read_requests, path)
+    assert message == f"{path}: no usable record; record 1: {reason}"
+
+
+def test_requests_that_drafted_nothing_are_no_acceptance(tmp_path: Path) -> None:
+    idle = {"num_spec_tokens": 3, "num_draft_tokens": 0, "acceptance_histogram": [0]}
+    path = requests(tmp_path, {"speculative_decoding": idle})
+    assert "no drafts in it" in refused("zero_drafts", read_requests, path)
+
+
+def test_what_is_no_record_is_counted_in_lines_and_in_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "r.txt"
+    path.write_text(f"[5, {json.dumps(block())}]\n\n{json.dumps(block())}\n")
+    counts, _ = read_requests(path)
+    assert counts.num_drafts == 8
+    assert [d.reason for d in counts.report.damaged] == ["not a JSON object"]
+    path.write_text(json.dumps([5, block()], indent=2))
+    counts, _ = read_requests(path)
+    assert counts.num_drafts == 4
+    assert [d.line for d in counts.report.damaged] == [1]
+    path.write_text(json.dumps(block(), indent=2))
+    assert read_requests(path)[0].num_drafts == 4
+
+
+def test_steps_without_a_prompt_length_count_in_no_context_range(
+    tmp_path: Path,
+) -> None:
+    known = {"usage": {"prompt_tokens": 100}, "speculative_decoding": block()}
+    path = requests(tmp_path, {"speculative_decoding": block()}, known)
+    counts, by_context = read_requests(path, context_ranges=[(1, 103), (900, 999)])
+    assert counts.num_drafts == 8
+    # 100, then 104 after four tokens: only the first step is in range.
+    assert [part.counts.num_drafts for part in by_context] == [1]

@@ -409,3 +409,154 @@ def test_a_log_of_a_real_engine_is_read_whole() -> None:
     assert log.graphs.mode == "NONE"
     assert log.startups[0].kv_tokens == 2_097_152
     assert log.acceptance is None  # K followed the batch
+
+
+# Lines of a known kind that say something impossible, or say it twice.
+
+
+SPEC = (
+    "SpecDecoding metrics: Mean acceptance length: 2.69, Accepted throughput: 1.00 "
+    "tokens/s, Drafted throughput: 2.00 tokens/s, Accepted: {accepted} tokens, "
+    "Drafted: {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft "
+    "acceptance rate: 56.3%"
+)
+
+
+def spec(accepted: int, drafted: int, rates: str) -> str:
+    return SPEC.format(accepted=accepted, drafted=drafted, rates=rates)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (spec(9, 3, "0.5, 0.4, 0.3"), "more tokens accepted than drafted"),
+        (spec(12, 30, "0.5,0.4"), "per-position rates broken"),
+        (spec(12, 30, "1.5, 0.4"), "a per-position acceptance above 1"),
+        (spec(12, 30, "0.3, 0.4"), "acceptance that rises with the position"),
+        (spec(12, 30, "0.5, 0.4")[:-12], "SpecDecoding line cut short or broken"),
+        ("- Capture sizes: [1, 2, x]", "capture sizes cut short"),
+        ("Graph capturing finished in x", "start-up line cut short or broken"),
+        (
+            "KV cache size: ,, tokens, Maximum concurrency for , tokens per request: "
+            "1.0x",
+            "start-up line cut short or broken",
+        ),
+        ("Initializing a V1 LLM engine (v", "engine configuration line broken"),
+        ("{" + '"message": 5, "x": "Iteration("}', "message is no text"),
+        ("{" + '"message": "Iteration(', "JSON log record cut short or broken"),
+    ],
+)
+def test_impossible_lines_of_a_known_kind_are_damaged(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    log = read(tmp_path, line, prefix="" if line[0] == "{" else PREFIX)
+    assert log.report.num_damaged == 1
+    assert reason in log.report.damaged[0].reason
+    assert log.acceptance is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        spec(0, 0, ""),
+        spec(0, 9, "0.0, 0.0, 0.0"),
+        spec(0, 9, "nan, nan"),
+        "- Mode: full",
+        "a CUDA graph is nice",
+        "a | b",
+        "Capturing | nothing",
+    ],
+)
+def test_lines_that_say_nothing_are_passed_over(tmp_path: Path, line: str) -> None:
+    log = read(tmp_path, line)
+    assert log.report.num_damaged == 0
+    assert log.acceptance is None
+
+
+def test_speculation_lines_of_two_constant_k_are_added_up(tmp_path: Path) -> None:
+    log = read(tmp_path, spec(900, 1000, "0.9"), spec(1400, 2000, "0.8, 0.6"))
+    assert log.acceptance is not None
+    assert log.acceptance.drafted == (2000, 1000)
+    assert log.acceptance.accepted == (1700, 600)
+    assert log.acceptance.at_risk == (2000, 800)
+    assert log.acceptance.constant_k is None
+
+
+def test_tables_of_two_configurations_are_noted(tmp_path: Path) -> None:
+    log = read(
+        tmp_path,
+        "- Mode: FULL",
+        "- Capture sizes: [1, 2]",
+        "- Mode: PIECEWISE",
+        "- Capture sizes: [1, 4]",
+    )
+    assert (log.graphs.mode, log.graphs.capture_sizes) == ("PIECEWISE", (1, 4))
+    assert log.report.notes == [
+        "tables of two configurations: mode FULL, then PIECEWISE; the later one is "
+        "shown, the counts are added up",
+        "tables of two capture lists; the later list is shown, the counts are added up",
+    ]
+
+
+def test_memory_freed_during_capture_gives_no_figure(tmp_path: Path) -> None:
+    log = read(tmp_path, "Graph capturing finished in 9 secs, took -0.50 GiB")
+    (start,) = log.startups
+    assert (start.graph_seconds, start.graph_bytes) == (9, None)
+    (note,) = log.report.notes
+    assert note.startswith("line 1: graph capture took -0.50 GiB; memory was freed")
+
+
+def test_what_a_start_says_of_itself_is_kept(tmp_path: Path) -> None:
+    log = read(
+        tmp_path,
+        "Capturing CUDA graphs (FULL): 100%|##| 7/7 [00:01<00:00]",
+        "Initializing a V1 LLM engine (v0.33.0) with config: nothing more",
+        "CUDA graph pool memory: 1.25 GiB (actual), 1.50 GiB (estimated)",
+        "Capturing CUDA graphs (FULL): 50%|##| 3/7 [00:01<00:00]",
+    )
+    (start,) = log.startups
+    assert (start.version, start.capture_sizes) == ("0.33.0", None)
+    assert start.pool_bytes_estimated == 3 << 29
+    # One bar stood before any start, the other never filled.
+    assert start.num_graphs == {}
+    assert log.report.num_damaged == 0
+
+
+def test_only_totals_of_one_process_are_used(tmp_path: Path) -> None:
+    text = "Batchsize forward time stats (batchsize, count, median_time(ms)): "
+    path = tmp_path / "server.log"
+    path.write_text(
+        f"(W0 pid=1) INFO {text}[(4, 41, 7.31)]\n(W1 pid=2) INFO {text}[(8, 90, 9)]\n"
+    )
+    log = read_log(path)
+    assert log.sizes is not None
+    assert log.sizes.counts == {8: 90}
+    assert any("2 processes print batch-size totals" in n for n in log.report.notes)
+
+
+def test_steps_of_no_time_have_no_median(tmp_path: Path) -> None:
+    log = read(tmp_path, iteration(ms="0.00"))
+    assert log.steps.uniform == {(4, 23): 1}
+    assert log.steps.elapsed_us == {}
+
+
+def test_bounds_hold_against_endless_variety(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specgrid.io.log.MAX_SHAPES", 2)
+    monkeypatch.setattr("specgrid.io.log._MAX_PROCESSES", 2)
+    rows = [f"| {t} | {t} | 0 | FULL | 1 |" for t in (8, 16, 24, 8)]
+    steps = [iteration(i, gen=(n, n), engine=n) for i, n in enumerate((1, 2, 3, 1))]
+    log = read(tmp_path, *rows, *steps)
+    assert log.graphs.rows == {(8, 8, "FULL"): 2, (16, 16, "FULL"): 1}
+    assert log.steps.uniform == {(1, 1): 2, (1, 2): 1}
+    assert log.steps.num_engines == 2
+    assert [d.reason for d in log.report.damaged] == [
+        "more distinct rows than any server",
+        "more distinct step shapes than any server",
+    ]
+
+
+def test_no_log_at_all_is_refused() -> None:
+    with pytest.raises(DataError, match=r"^no log was given$"):
+        read_log([])

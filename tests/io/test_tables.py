@@ -322,3 +322,96 @@ def test_step_shapes_are_deduced_from_tables_only_where_one_fits(
     assert "439 of 460 steps are certain" in note
     assert "4.3%" in note
     refused("inconsistent", steps_from_table, log, pairs, lambda *_: (1, "FULL"))
+
+
+def fitted(tmp_path: Path, steps: Any, dispatch: Any = None) -> tuple[Any, list[str]]:
+    """The fit over (num_reqs, tokens, ms, context requests) steps, five of each."""
+    lines = []
+    for n, tokens, ms, prefill in steps:
+        for _ in range(5):
+            lines.append(
+                f"Engine 000: Iteration({len(lines)}): {prefill} context requests, "
+                f"{prefill * 100} context tokens, {n} generation requests, {tokens} "
+                f"generation tokens, iteration elapsed time: {ms:.2f} ms, GPU KV cache "
+                "usage: 1.0%"
+            )
+    log = read_log(write(tmp_path, "\n".join(lines) + "\n"))
+    return step_costs(log, dispatch or (lambda n, t, q: (t, "FULL"))), log.report.notes
+
+
+@pytest.mark.parametrize(
+    ("steps", "note"),
+    [
+        # One size twice over tells no line.
+        (
+            [(1, 4, 7, 0), (2, 8, 6, 0), (4, 16, 5, 0)],
+            "step times were not used: the fit gives",
+        ),
+        (
+            [(1, 4, 1, 0), (2, 8, 8, 0), (4, 16, 30, 0)],
+            "step times were not used: the fit gives",
+        ),
+        (
+            [(1, 4, 0, 0), (2, 8, 0, 0), (4, 16, 0, 0)],
+            "step times were not fitted: only 0 sizes ran in FULL graphs, 3 are needed",
+        ),
+    ],
+)
+def test_times_no_server_has_are_not_used(
+    tmp_path: Path, steps: Any, note: str
+) -> None:
+    costs, notes = fitted(tmp_path, steps)
+    assert costs.base_us is None
+    assert notes[-1].startswith(note)
+
+
+def test_a_mode_faster_than_full_gives_no_penalty(tmp_path: Path) -> None:
+    line = [(n, 4 * n, 7 + 0.08 * n, 0) for n in (1, 2, 4, 8)]
+    odd = [(3, 13, 2.0, 0), (5, 21, 20.0, 0), (1, 4, 3.82, 1), (1, 4, 9.0, 9)]
+
+    def dispatch(n: int, tokens: int, q: int | None) -> tuple[int, str]:
+        if q is not None:
+            return tokens, "FULL"
+        return tokens, {13: "PIECEWISE", 104: "PIECEWISE"}.get(tokens, "NONE")
+
+    costs, notes = fitted(tmp_path, [*line, *odd], dispatch)
+    assert costs.base_us == pytest.approx(7000, rel=0.02)
+    assert costs.piecewise_penalty_us is None
+    assert costs.eager_penalty_us == pytest.approx(20_000 - 7420, rel=0.02)
+    assert any("us faster than FULL; not used" in n for n in notes)
+
+
+def test_sizes_that_all_ran_in_one_padded_size_tell_no_line(tmp_path: Path) -> None:
+    # Three padded sizes, but the mode's own steps are of one.
+    steps = [(n, 4 * n, 7 + 0.08 * n, 0) for n in (1, 2, 4)]
+    costs, notes = fitted(tmp_path, steps, lambda n, t, q: (16, "FULL"))
+    assert costs.base_us is None
+    assert "only 1 sizes ran in FULL graphs" in notes[-1]
+
+
+def test_starts_whose_memory_does_not_grow_share_it_by_assumption() -> None:
+    report = ReadReport("x", "log")
+    costs = graph_costs([start(10, 2.0, 0), start(40, 1.0, 0)], report)
+    assert costs.split_assumed
+    assert costs.graph_seconds is None
+    assert report.notes == [
+        "the starts' graph memory does not grow with the number of graphs; the split "
+        "into pool and graphs is assumed"
+    ]
+
+
+def test_a_start_without_bars_counts_the_graphs_it_is_told() -> None:
+    record = StartupRecord(graph_seconds=3.0, graph_bytes=1 << 30)
+    report = ReadReport("x", "log")
+    assert graph_costs([record], report).graph_bytes is None
+    costs = graph_costs([record], report, lambda start: 30)
+    assert costs.graph_seconds == pytest.approx(0.1)
+    assert graph_costs([record], report, lambda start: None).graph_bytes is None
+
+
+def test_tables_of_which_no_row_is_certain_are_refused(tmp_path: Path) -> None:
+    head = "| Unpadded Tokens | Padded Tokens | Num Paddings | Runtime Mode | Count |\n"
+    log = read_log(write(tmp_path, head + "| 8 | 8 | 0 | FULL | 4 |\n"))
+    pairs = {8: [(4, 2), (2, 4)]}
+    text = refused("empty", steps_from_table, log, pairs, lambda n, t, q: (8, "FULL"))
+    assert "no --cudagraph-metrics row says which step it was" in text

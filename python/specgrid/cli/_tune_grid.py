@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from specgrid._tune import TunedSchedule
+from specgrid._tune_input import bucket_for
 
 #: Batch ranges drawn at most; beyond, ranges break only where K does.
 MAX_RANGES = 48
@@ -100,9 +101,7 @@ def throughput_of(
 def _line(
     tuned: TunedSchedule, context: int, k: int, found: dict[int, list[float]]
 ) -> list[list[float]]:
-    bucket = next(
-        b for b in tuned.acceptance if b.context_lo <= context <= b.context_hi
-    )
+    bucket, _ = bucket_for(tuned.acceptance, context)
     tokens = bucket.acceptance.tokens_per_step(k)
     line: list[list[float]] = []
     for batch, times in sorted(found.items()):

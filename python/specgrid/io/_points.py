@@ -42,6 +42,14 @@ def collect(
             a factor of `UNIT_RATIO` apart (``unit``); the same case measured
             twice with times that disagree (``conflict``).
     """
+    if not measured and report.damaged:
+        first = report.damaged[0]
+        refuse(
+            f"none of {report.num_damaged:,} entries is a measured step; the first "
+            f"({first.line}): {first.reason}",
+            "empty",
+            report.source,
+        )
     if not measured:
         refuse(
             "no uniform decode step was found; each case needs the same query "

@@ -167,10 +167,13 @@ def serve_latency(results: Sequence[ServeResult], report: ReadReport) -> Latency
         key = (run.max_concurrency, context, run.k)
         groups.setdefault(key, []).append(run.median_tpot_us * run.tokens_per_step)
     if passed_over:
-        report.add_note(
+        left_out = (
             f"{passed_over} of {len(results)} runs give no step time: they lack a "
             "concurrency or one K, or ran at a finite request rate"
         )
+        if not groups:
+            refuse(left_out, "empty", report.source)
+        report.add_note(left_out)
     measured = [
         Measured(
             LatencyPoint(batch, context, k, median(us)),
