@@ -21,7 +21,10 @@ import pytest
 ROUNDS = os.environ.get("SPECGRID_INTERRUPTS", "1")
 SCRIPT = Path(__file__).parent / "support" / "interrupt.py"
 HANG_S = 10.0
-LONG = ["plan", "--graphs", "200", "--max-num-seqs", "512", "--spec-tokens", "15"]
+LONG = [
+    "plan", "--graphs", "900", "--max-num-seqs", "2048", "--spec-tokens", "15",
+    "--max-num-batched-tokens", "32768",
+]  # fmt: skip
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -44,7 +47,7 @@ def _end_by(number: signal.Signals, target: Path) -> tuple[int, str, str]:
         [sys.executable, "-m", "specgrid.cli", *LONG, "--save", str(target)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(4)
+    time.sleep(3)
     assert child.poll() is None, "the plan was too short to be interrupted"
     child.send_signal(number)
     out, err = child.communicate(timeout=HANG_S)
