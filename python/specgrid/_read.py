@@ -209,7 +209,10 @@ def _open(name: str) -> Opened:
                     "is a device, which may have no end; name a file", "unreadable"
                 )
             size = os.fstat(raw.fileno()).st_size if stat.S_ISREG(mode) else None
-            start = raw.peek(6)[:6]
+            try:
+                start = raw.peek(6)[:6]
+            except OSError as error:
+                raise _unreadable(error) from None
             _refuse_packed(start)
         except BaseException:
             raw.close()
@@ -244,8 +247,12 @@ def _exactly(stream: IO[bytes] | io.BufferedIOBase, most: int) -> bytes:
     try:
         return stream.read(most)
     except _BROKEN as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ReadError(f"cannot be read: {reason}", "unreadable") from None
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ReadError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return ReadError(f"cannot be read: {reason}", "unreadable")
 
 
 def _too_large(most: int) -> ReadError:

@@ -32,8 +32,8 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     [
         (MemoryError(), 2,
          "specgrid: there is not enough memory for this; ask for less at once\n"),
-        (KeyboardInterrupt(), 130, ""),
-        (click.Abort(), 130, ""),
+        (KeyboardInterrupt(), 130, "specgrid: interrupted\n"),
+        (click.Abort(), 130, "specgrid: interrupted\n"),
         (click.ClickException("made up"), 2, "specgrid: made up\n"),
         (OSError(28, "No space left", "a.json"), 2,
          "specgrid: a.json: No space left; nothing was written there\n"),
@@ -105,7 +105,8 @@ class Broken(io.BytesIO):
     [
         (io.TextIOWrapper(io.BytesIO(b"vllm serve M --max-num-seqs 8")), 0, ""),
         (io.TextIOWrapper(Broken()), 2,
-         "specgrid: cannot read standard input: Input/output error\n"),
+         "specgrid: standard input cannot be read: Input/output error; give the "
+         "YAML, JSON or shell file vLLM is started with\n"),
         (None, 2, "specgrid: standard input is closed; pipe the text in, or name a "
                   "file\n"),
     ],

@@ -125,20 +125,20 @@ NO_WORKLOAD = (
         (
             b"\x28\xb5\x2f\xfd..",
             "wrong_format",
-            "x: is zstd-compressed; only gzip is read directly. Pipe it in: zstd -dc "
-            "x | specgrid ... --log -",
+            "x: is zstd-compressed; only gzip is read directly. Unpack it first "
+            "(`zstd -dc FILE`), or pipe it in",
         ),
         (
             b"BZh91",
             "wrong_format",
-            "x: is bzip2-compressed; only gzip is read directly. Pipe it in: bzip2 "
-            "-dc x | specgrid ... --log -",
+            "x: is bzip2-compressed; only gzip is read directly. Unpack it first "
+            "(`bzip2 -dc FILE`), or pipe it in",
         ),
         (
             b"\xfd7zXZ\0",
             "wrong_format",
-            "x: is xz-compressed; only gzip is read directly. Pipe it in: xz -dc x | "
-            "specgrid ... --log -",
+            "x: is xz-compressed; only gzip is read directly. Unpack it first "
+            "(`xz -dc FILE`), or pipe it in",
         ),
         (
             b"\xff\xfen\0u\0",
@@ -625,7 +625,7 @@ def test_text_that_breaks_off_in_the_middle_is_refused_whole(tmp_path: Path) -> 
 def test_text_beyond_any_real_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b" " * 2000)
-    with pytest.raises(DataError, match="is larger than 0 MiB, which no file of this"):
+    with pytest.raises(DataError, match="is larger than 1999 bytes, which no file"):
         _source.read_text(path, 1999)
 
 
@@ -693,7 +693,7 @@ def test_a_sweep_of_too_many_files_is_refused(
     monkeypatch.setattr("specgrid.io.serve.MAX_SWEEP_FILES", 1)
     for name in ("run=0.json", "run=1.json"):
         (tmp_path / name).write_text("{}")
-    with pytest.raises(DataError, match="holds over 1 JSON files; name one experiment"):
+    with pytest.raises(DataError, match="holds over 1 files; name one experiment"):
         read_sweep(tmp_path)
 
 

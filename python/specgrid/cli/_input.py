@@ -171,11 +171,7 @@ def read_standard_input() -> str:
     stream = getattr(sys.stdin, "buffer", None)
     if stream is None:
         return sys.stdin.read()
-    try:
-        return read_stream(stream, "standard input")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot read standard input: {reason}") from None
+    return read_stream(stream, "standard input")
 
 
 def _refuse_unknown(ctx: click.Context, flags: list[str]) -> None:

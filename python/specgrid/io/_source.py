@@ -199,6 +199,13 @@ def parse_json(text: str, source: str, line: int | None = None) -> object:
     try:
         return _read.parse_json(text)
     except ReadError as error:
+        if error.rule == "too_deep":
+            refuse(
+                "is nested too deeply; no file of this kind is",
+                "too_deep",
+                source,
+                line,
+            )
         if error.rule != "not_json":
             _refuse_for(error, source, line)
         if error.at is not None and text[error.at :].strip() == "":

@@ -89,6 +89,8 @@ def load_json(text: str, where: str, *, human: bool = False) -> Any:
         if error.rule == "conflict":
             raise ConfigError(f"{where}: {error}; vLLM would take the last") from None
         problem, at = str(error), error.at
+        if at is not None:  # of one line, so the character says it all
+            problem = f"{problem.partition(': line ')[0]} at character {at + 1}"
         near = text[:24] if at is None else text[max(0, at - 12) : at + 12]
     remedy = "put the whole JSON in single quotes, with double quotes inside"
     if any(c in text for c in "“”„‘’"):
