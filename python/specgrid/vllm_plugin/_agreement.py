@@ -69,8 +69,6 @@ def compare(parts: Parts, group: Any) -> None:
     import torch.distributed as dist
 
     size = dist.get_world_size(group)
-    if size == 1:
-        return
     if dist.get_backend(group) == "gloo":
         _wait_for_all(group)
     everyone: list[Any] = [None] * size
