@@ -31,6 +31,7 @@ from specgrid._plugin_settings import usable_settings
 from specgrid.vllm_plugin import (
     _agreement,
     _counters,
+    _graphs,
     _imports,
     _log,
     _register,
@@ -614,6 +615,19 @@ def test_shared_rows_are_the_dense_table() -> None:
         found = _schedule_of.rows_of(lookup)
         assert found == lookup.dense().tolist()
         assert len({id(row) for row in found}) <= 1 + len(lookup.schedule.batch_ranges)
+
+
+def test_graphs_are_planned_for_every_batch_that_some_context_gives_a_k() -> None:
+    for rows, max_num_seqs, num_spec in grids(200):
+        lookup = Schedule(rows).lookup(max_num_seqs, num_spec)
+        dense = lookup.dense()
+        runs = _graphs.diagonal_of(lookup)
+        found = [(k, batch) for k, lo, hi in runs for batch in range(lo, hi + 1)]
+        assert found == sorted(
+            {(k, b) for b in range(1, max_num_seqs + 1) for k in dense[b].tolist()}
+        )
+        neighbours = itertools.pairwise(runs)  # no run that could be joined
+        assert all(a[0] != b[0] or a[2] + 1 < b[1] for a, b in neighbours)
 
 
 def test_vllm_is_told_of_the_largest_k_of_any_context() -> None:

@@ -286,7 +286,7 @@ def remove_dead() -> None:
         with contextlib.suppress(OSError):
             files = list(folder.iterdir())
             names = [_OUR_FILE.fullmatch(file.name) for file in files]
-            if all(m and not alive(int(m[1] or m[2])) for m in names):
+            if files and all(m and not alive(int(m[1] or m[2])) for m in names):
                 for file in files:
                     file.unlink()
                 folder.rmdir()
