@@ -283,7 +283,7 @@ def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> 
 def unregistered() -> Iterator[None]:
     """This process without the plug-in, whatever ran before."""
     was_active = _register._active
-    _register.undo()
+    vllm_plugin.undo()
     yield
     if was_active:
         _register.register()
@@ -436,6 +436,44 @@ def test_modules_that_raise_when_looked_at_are_passed_over(
     seam = seam_on(home, "double", monkeypatch)
     seam.install()
     assert (seam.state, seam.reason) == ("active", "")
+    assert home.double() == 2
+    seam.undo()
+
+
+def test_undo_leaves_what_someone_else_has_put_over_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Box:
+        def get(self) -> int:
+            return 1
+
+    home = types.ModuleType("made_up_home")
+    home.Box = Box  # type: ignore[attr-defined]
+    seam = seam_on(home, "Box.get", monkeypatch)
+    seam.install()
+    ours = Box.get
+
+    def theirs(self: Box) -> int:
+        return 10 + ours(self)
+
+    Box.get = theirs  # type: ignore[method-assign]
+    assert Box().get() == 11
+    seam.undo()
+    assert Box.get is theirs
+    assert Box().get() == 11  # through our wrapper, which now only passes on
+
+
+def test_steps_that_fail_at_once_are_reported_once(
+    monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+) -> None:
+    home = types.ModuleType("made_up_home")
+    exec("def double(): return 2", home.__dict__)
+    seam = seam_on(home, "double", monkeypatch)
+    seam.install()
+    for thread in ("first", "second"):
+        seam.step_aside(RuntimeError(thread))
+    assert seam.reason == "RuntimeError: first"
+    assert len(said.records) == 1
     assert home.double() == 2
     seam.undo()
 

@@ -64,20 +64,20 @@ class Counters:
     """The counters of this process.
 
     Args:
-        path: File to map, or None to count in memory only.
+        path: File to map; where that fails, counts stay in memory.
         header: What to say about this process; JSON values.
     """
 
-    def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+        self.path: Path | None = path
         self.problem = ""
-        buffer: mmap.mmap | bytearray = bytearray(_SIZE)
-        if path is not None:
-            try:
-                buffer = _map(path, _SIZE)
-            except (OSError, ValueError) as error:
-                self.path = None
-                self.problem = f"{type(error).__name__}: {error}"
+        buffer: mmap.mmap | bytearray
+        try:
+            buffer = _map(path, _SIZE)
+        except (OSError, ValueError) as error:
+            self.path = None
+            self.problem = f"{type(error).__name__}: {error}"
+            buffer = bytearray(_SIZE)
         buffer[:HEADER] = json.dumps(header).encode().ljust(HEADER)
         self._slots = memoryview(buffer)[HEADER:].cast("q")
         self._index: dict[tuple[int, int, int, int], int] = {}
