@@ -351,14 +351,14 @@ def _broken(change: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("write", "says"),
     [
-        (lambda path: None, "cannot be read"),
-        (lambda path: path.mkdir(), "cannot be read"),
+        (lambda path: None, "cannot be opened"),
+        (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: path.write_text("{"), "not JSON"),
-        (lambda path: path.write_bytes(b"\xff\xfe"), "not JSON"),
+        (lambda path: path.write_bytes(b"\xff\xfe"), "UTF-16"),
         (lambda path: path.write_text("[" * 100_000), "not JSON"),
         (lambda path: path.write_text("[1]"), 'lacks "format"'),
         (lambda path: path.write_text('{"format": "other"}'), 'lacks "format"'),
-        (lambda path: path.write_bytes(b" " * (17 << 20)), "another file"),
+        (lambda path: path.write_bytes(b" " * (17 << 20)), "larger than 16 MiB"),
         (_broken({"version": 2}), "version 2; this specgrid reads version 1"),
         (_broken({"version": True}), "version True"),
         (_broken({"sizes": "DROP"}), '"sizes" is missing'),

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/interruptible.hpp"
 #include "core/plan_bound.hpp"
 #include "core/plan_labels.hpp"
 #include "core/plan_merge.hpp"
@@ -39,38 +40,6 @@ std::vector<std::int64_t> column_of(const Int64Array& table, std::size_t width,
 void require(bool holds, const char* what) {
   if (!holds) throw py::value_error(what);
 }
-
-// Runs a solver without the GIL and still lets Ctrl-C through: every twentieth
-// of a second the solver's thread asks Python whether a signal wants to be
-// raised. It is stopped too when `seconds` are over; below 0 means no limit.
-template <typename Solve>
-auto interruptible(double seconds, Solve solve) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kPause(50);
-  const Clock::time_point begin = Clock::now();
-  Clock::time_point next = begin + kPause;
-  bool raised = false;
-  const StopRequested stop = [&] {
-    const Clock::time_point now = Clock::now();
-    if (raised ||
-        (seconds >= 0 &&
-         std::chrono::duration<double>(now - begin).count() >= seconds))
-      return true;
-    if (now < next) return false;
-    next = now + kPause;
-    const py::gil_scoped_acquire acquire;
-    raised = PyErr_CheckSignals() != 0;
-    return raised;
-  };
-  auto result = [&] {
-    const py::gil_scoped_release release;
-    return solve(stop);
-  }();
-  if (raised) throw py::error_already_set();
-  return result;
-}
-
-constexpr double kNoTimeLimit = -1;
 
 template <typename Points, typename Row>
 py::tuple points_tuple(const Points& points, std::size_t width, Row row) {
@@ -125,7 +94,7 @@ py::tuple labels_of(const Problem& problem, const Int64Array& limits,
                     std::size_t max_labels, double time_limit) {
   const Resources most = limits_from(limits);
   return labels_tuple(interruptible(time_limit, [&](const StopRequested& stop) {
-    return solve_labels(problem.dag(1), most, max_labels, stop);
+    return solve_labels(problem.dag(1, stop), most, max_labels, stop);
   }));
 }
 
@@ -134,15 +103,15 @@ py::tuple rough_of(const Problem& problem, const Int64Array& limits,
                    double time_limit) {
   const Resources most = limits_from(limits);
   return labels_tuple(interruptible(time_limit, [&](const StopRequested& stop) {
-    return solve_roughly(problem.dag(1), most, stop);
+    return solve_roughly(problem.dag(1, stop), most, stop);
   }));
 }
 
 template <typename Problem>
 py::array_t<std::int64_t> least_of(const Problem& problem) {
   const Resources least =
-      interruptible(kNoTimeLimit, [&](const StopRequested&) {
-        return least_to_go(problem.dag(1)).front();
+      interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
+        return least_to_go(problem.dag(1, stop), stop).front();
       });
   return to_array(
       std::vector<std::int64_t>{least.graphs, least.bytes, least.seconds});
@@ -231,15 +200,18 @@ class Shared {
   explicit Shared(SharedProblem given)
       : problem_(std::move(given)), dag_(problem_) {}
 
-  [[nodiscard]] const PlanDag& dag(int num_threads) const {
-    std::call_once(once_, [&] { kept_.emplace(dag_, num_threads); });
+  [[nodiscard]] const PlanDag& dag(int num_threads,
+                                   const StopRequested& stop) const {
+    std::unique_lock lock(building_, std::defer_lock);
+    while (!lock.try_lock_for(std::chrono::milliseconds(20))) ask(stop);
+    if (!kept_) kept_.emplace(dag_, num_threads, stop);
     return *kept_;
   }
 
  private:
   SharedProblem problem_;
   SharedListDag dag_;
-  mutable std::once_flag once_;
+  mutable std::timed_mutex building_;
   mutable std::optional<KeptDag> kept_;
 };
 
@@ -248,7 +220,10 @@ class Ladders {
   explicit Ladders(std::vector<Ladder> given)
       : ladders(std::move(given)), dag_(ladders) {}
 
-  [[nodiscard]] const PlanDag& dag(int /*num_threads*/) const { return dag_; }
+  [[nodiscard]] const PlanDag& dag(int /*num_threads*/,
+                                   const StopRequested& /*stop*/) const {
+    return dag_;
+  }
 
   const std::vector<Ladder> ladders;
 
@@ -339,7 +314,7 @@ void bind_plan(py::module_& m) {
             check_budget(budget);
             return frontier_tuple(
                 interruptible(time_limit, [&](const StopRequested& stop) {
-                  return solve_frontier(problem.dag(num_threads), budget,
+                  return solve_frontier(problem.dag(num_threads, stop), budget,
                                         num_threads, stop);
                 }));
           },
@@ -349,7 +324,7 @@ void bind_plan(py::module_& m) {
           [](const Shared& problem, int num_threads, double time_limit) {
             return frontier_tuple(
                 interruptible(time_limit, [&](const StopRequested& stop) {
-                  return solve_unlimited(problem.dag(num_threads), stop);
+                  return solve_unlimited(problem.dag(num_threads, stop), stop);
                 }));
           },
           py::arg("num_threads"), py::arg("time_limit"))

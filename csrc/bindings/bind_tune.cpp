@@ -2,6 +2,7 @@
 // behind trusts them; values were checked in Python.
 #include "bindings/pybind11.hpp"
 // Own headers follow pybind11, which must come first.
+#include "bindings/interruptible.hpp"
 #include "core/tune_compress.hpp"
 #include "core/tune_grid.hpp"
 #include "core/tune_joint.hpp"
@@ -43,11 +44,11 @@ py::array_t<double> surface(const Int64Array& batches,
                             const DoubleArray& step_us, const DoubleArray& rows,
                             const Int64Array& columns, int threads) {
   const SurfacePoints points = points_from(batches, contexts, step_us);
-  std::vector<double> out;
-  {
-    const py::gil_scoped_release release;
-    out = surface_rows(points, span_of(rows), span_of(columns), threads);
-  }
+  const std::vector<double> out =
+      interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
+        return surface_rows(points, span_of(rows), span_of(columns), threads,
+                            stop);
+      });
   return shaped(out, {rows.size(), columns.size()});
 }
 
@@ -101,11 +102,9 @@ py::tuple grid(const LabelPoints& points, const DoubleArray& tokens_per_step,
   input.tolerance = tolerance;
   input.max_rows = static_cast<std::size_t>(max_rows);
   input.max_columns = static_cast<std::size_t>(max_columns);
-  TuneGrid out;
-  {
-    const py::gil_scoped_release release;
-    out = tune_grid(input);
-  }
+  const TuneGrid out = interruptible(
+      kNoTimeLimit,
+      [&](const StopRequested& stop) { return tune_grid(input, stop); });
   const std::vector<py::ssize_t> cells{max_num_seqs, columns.size()};
   const std::vector<py::ssize_t> blocks{
       static_cast<py::ssize_t>(out.row_ends.size()), labels,
@@ -134,16 +133,15 @@ py::tuple report(const LabelPoints& points, const DoubleArray& tokens,
           "table must be max_num_seqs x columns");
   const std::span<const std::int32_t> choices(
       table.data(), static_cast<std::size_t>(table.size()));
-  TuneReport out;
   bool in_range = true;
-  {
-    const py::gil_scoped_release release;
-    for (const std::int32_t label : choices) {
-      in_range &= label >= 0 && label < labels;
-    }
-    if (in_range) out = tune_report(input, span_of(tokens), choices);
+  for (const std::int32_t label : choices) {
+    in_range &= label >= 0 && label < labels;
   }
   require(in_range, "table holds a label that does not exist");
+  const TuneReport out =
+      interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
+        return tune_report(input, span_of(tokens), choices, stop);
+      });
   const std::vector<py::ssize_t> cells{max_num_seqs, columns.size()};
   const std::vector<py::ssize_t> sums{tokens.shape(0), labels};
   return py::make_tuple(
@@ -158,14 +156,13 @@ py::tuple line(const DoubleArray& cost, std::int64_t max_entries,
   require(cost.ndim() == 2 && cost.size() > 0, "cost must be rows x labels");
   require(cost.shape(1) <= 255, "at most 255 labels");
   require(max_entries > 0, "max_entries must be positive");
-  std::vector<LineChoice> choices;
   const auto labels = static_cast<std::size_t>(cost.shape(1));
-  {
-    const py::gil_scoped_release release;
-    choices =
-        compress_line(span_of(cost), labels,
-                      static_cast<std::size_t>(max_entries), non_increasing);
-  }
+  const std::vector<LineChoice> choices =
+      interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
+        return compress_line(span_of(cost), labels,
+                             static_cast<std::size_t>(max_entries),
+                             non_increasing, stop);
+      });
   std::vector<double> totals;
   std::vector<std::int64_t> runs;
   for (std::size_t e = 0; e < choices.size(); ++e) {
@@ -189,16 +186,15 @@ py::tuple bands(const DoubleArray& cost, std::int64_t max_entries,
           "cost must be rows x labels x columns");
   require(cost.shape(1) <= 255, "at most 255 labels");
   require(max_entries > 0, "max_entries must be positive");
-  std::vector<BandChoice> choices;
   const auto rows = static_cast<std::size_t>(cost.shape(0));
   const auto labels = static_cast<std::size_t>(cost.shape(1));
   const auto columns = static_cast<std::size_t>(cost.shape(2));
-  {
-    const py::gil_scoped_release release;
-    choices = compress_bands(span_of(cost), rows, labels, columns,
-                             static_cast<std::size_t>(max_entries),
-                             non_increasing, threads);
-  }
+  const std::vector<BandChoice> choices =
+      interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
+        return compress_bands(span_of(cost), rows, labels, columns,
+                              static_cast<std::size_t>(max_entries),
+                              non_increasing, threads, stop);
+      });
   std::vector<double> totals;
   std::vector<std::int64_t> batch_bands;
   std::vector<std::int64_t> rectangles;
@@ -234,11 +230,9 @@ py::tuple joint(const DoubleArray& share, const DoubleArray& graph_us,
   input.eager_us = span_of(eager_us);
   input.run_us = run_us;
   input.max_graphs = static_cast<std::size_t>(max_graphs);
-  std::vector<JointChoice> choices;
-  {
-    const py::gil_scoped_release release;
-    choices = tune_joint(input);
-  }
+  const std::vector<JointChoice> choices = interruptible(
+      kNoTimeLimit,
+      [&](const StopRequested& stop) { return tune_joint(input, stop); });
   std::vector<double> totals;
   std::vector<std::int64_t> segments;
   for (std::size_t g = 0; g < choices.size(); ++g) {

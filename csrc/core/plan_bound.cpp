@@ -35,13 +35,15 @@ bool within(const Resources& used, const Resources& limits) {
          used.seconds <= limits.seconds;
 }
 
-LabelPoint cheapest_path(const PlanDag& dag, const Prices& prices) {
+LabelPoint cheapest_path(const PlanDag& dag, const Prices& prices,
+                         const StopRequested& stop) {
   std::vector<Arc> scratch;
   const auto num = static_cast<std::size_t>(dag.num_nodes());
   std::vector<double> best(num, kInfinity);
   std::vector<Arc> by(num);
   best[0] = 0;
   for (std::int32_t node = 1; node < dag.num_nodes(); ++node) {
+    ask(stop);
     const auto at = static_cast<std::size_t>(node);
     for (const Arc& arc : dag.arcs_into(node, scratch)) {
       const double value =
@@ -69,12 +71,14 @@ LabelPoint cheapest_path(const PlanDag& dag, const Prices& prices) {
   return point;
 }
 
-std::vector<double> priced_to_go(const PlanDag& dag, const Prices& prices) {
+std::vector<double> priced_to_go(const PlanDag& dag, const Prices& prices,
+                                 const StopRequested& stop) {
   std::vector<Arc> scratch;
   std::vector<double> to_go(static_cast<std::size_t>(dag.num_nodes()),
                             kInfinity);
   to_go.back() = 0;
   for (std::int32_t node = dag.num_nodes() - 1; node > 0; --node) {
+    ask(stop);
     const double rest = to_go[static_cast<std::size_t>(node)];
     if (rest == kInfinity) continue;
     for (const Arc& arc : dag.arcs_into(node, scratch)) {
@@ -85,13 +89,15 @@ std::vector<double> priced_to_go(const PlanDag& dag, const Prices& prices) {
   return to_go;
 }
 
-std::vector<Resources> least_to_go(const PlanDag& dag) {
+std::vector<Resources> least_to_go(const PlanDag& dag,
+                                   const StopRequested& stop) {
   std::vector<Arc> scratch;
   constexpr std::int64_t kFar = std::int64_t{1} << 60;
   std::vector<Resources> to_go(static_cast<std::size_t>(dag.num_nodes()),
                                {kFar, kFar, kFar});
   to_go.back() = {};
   for (std::int32_t node = dag.num_nodes() - 1; node > 0; --node) {
+    ask(stop);
     const Resources rest = to_go[static_cast<std::size_t>(node)];
     if (rest.graphs >= kFar) continue;
     for (const Arc& arc : dag.arcs_into(node, scratch)) {
@@ -117,7 +123,7 @@ PriceSearch search_prices(const PlanDag& dag, const Resources& limits,
   };
   // One trial: the path for these prices, its bound, and what it teaches.
   auto attempt = [&](const Prices& prices) {
-    LabelPoint point = cheapest_path(dag, prices);
+    LabelPoint point = cheapest_path(dag, prices, stop);
     if (point.time >= kNoPlan) return point;
     const double bound = static_cast<double>(point.time) +
                          priced(prices, point.used) - priced(prices, limits);

@@ -21,15 +21,17 @@ using Prices = std::array<double, 3>;
 
 // The path of least time + prices x resources. Its value minus prices x limits
 // is the bound. `time` is kNoPlan where there is no path at all.
-[[nodiscard]] LabelPoint cheapest_path(const PlanDag& dag,
-                                       const Prices& prices);
+[[nodiscard]] LabelPoint cheapest_path(const PlanDag& dag, const Prices& prices,
+                                       const StopRequested& stop);
 
 // From each node to the end: least time + prices x resources.
 [[nodiscard]] std::vector<double> priced_to_go(const PlanDag& dag,
-                                               const Prices& prices);
+                                               const Prices& prices,
+                                               const StopRequested& stop);
 
 // From each node to the end: the least of each resource, taken alone.
-[[nodiscard]] std::vector<Resources> least_to_go(const PlanDag& dag);
+[[nodiscard]] std::vector<Resources> least_to_go(const PlanDag& dag,
+                                                 const StopRequested& stop);
 
 struct PriceSearch {
   Prices prices{};   // of the best bound

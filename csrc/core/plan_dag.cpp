@@ -8,16 +8,19 @@
 #include "core/parallel.hpp"
 
 namespace specgrid {
-KeptDag::KeptDag(const PlanDag& dag, int num_threads, std::size_t max_arcs)
+KeptDag::KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop,
+                 std::size_t max_arcs)
     : dag_(dag) {
   const auto num = static_cast<std::size_t>(dag.num_nodes());
   arcs_.resize(num);
   std::atomic<std::size_t> next{1};
   std::atomic<std::size_t> total{0};
-  auto work = [&](bool /*is_caller*/) {
+  auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     std::vector<Arc> scratch;
-    for (std::size_t node = next.fetch_add(1); node < num;
-         node = next.fetch_add(1)) {
+    for (;;) {
+      if (is_caller) ask(stop);
+      const std::size_t node = next.fetch_add(1);
+      if (node >= num || failed) return;
       if (total.load(std::memory_order_relaxed) > max_arcs) return;
       const auto found =
           dag.arcs_into(static_cast<std::int32_t>(node), scratch);
@@ -25,7 +28,7 @@ KeptDag::KeptDag(const PlanDag& dag, int num_threads, std::size_t max_arcs)
       total.fetch_add(found.size(), std::memory_order_relaxed);
     }
   };
-  work_together(num_threads, work);
+  work_together(num_threads, work, [&] { ask(stop); });
   if (total.load() > max_arcs) arcs_ = {};
 }
 

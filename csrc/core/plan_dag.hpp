@@ -14,20 +14,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "core/stop.hpp"
 
 namespace specgrid {
 
 // Larger than any plan's time (callers keep totals below 2^61), small enough
 // that adding a time to it cannot overflow.
 inline constexpr std::int64_t kNoPlan = std::int64_t{1} << 62;
-
-// Answers true when the caller wants the work abandoned. Called from the thread
-// that started the solver, often; an empty function never stops.
-using StopRequested = std::function<bool()>;
 
 struct Arc {
   std::int32_t from = 0;
@@ -67,7 +64,7 @@ inline constexpr std::size_t kMaxKeptArcs = std::size_t{8} << 20;
 class KeptDag final : public PlanDag {
  public:
   // `dag` must outlive this.
-  KeptDag(const PlanDag& dag, int num_threads,
+  KeptDag(const PlanDag& dag, int num_threads, const StopRequested& stop = {},
           std::size_t max_arcs = kMaxKeptArcs);
 
   [[nodiscard]] std::int32_t num_nodes() const override;

@@ -44,7 +44,8 @@ class Recurrence {
   }
   void relax(std::int32_t node, std::vector<Arc>& scratch);
   Choice& choice(std::int32_t node, std::int64_t graphs);
-  void settle(std::int32_t node, std::int64_t graphs);
+  bool settle(std::int32_t node, std::int64_t graphs,
+              const StopRequested& stop);
 
   const PlanDag& dag_;
   std::size_t width_;
@@ -91,19 +92,22 @@ bool Recurrence::run(int num_threads, const StopRequested& stop) {
   const std::size_t num_groups = starts.size() - 1;
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stopped{false};
-  auto work = [&](bool may_ask) {
+  auto work = [&](bool is_caller, const std::atomic<bool>& failed) {
     std::vector<Arc> mine;
     for (;;) {
       const std::size_t group = next.fetch_add(1);
       if (group >= num_groups || stopped.load()) return;
       for (std::int32_t node = starts[group]; node < starts[group + 1];
            ++node) {
-        if (may_ask && stop && stop()) stopped.store(true);
+        if (is_caller && stop && stop()) stopped.store(true);
+        if (stopped.load() || failed) return;
         relax(node, mine);
       }
     }
   };
-  work_together(useful_threads(num_threads, num_groups, 1), work);
+  work_together(useful_threads(num_threads, num_groups, 1), work, [&] {
+    if (stop && stop()) stopped.store(true);
+  });
   return !stopped.load();
 }
 
@@ -113,15 +117,18 @@ Recurrence::Choice& Recurrence::choice(std::int32_t node, std::int64_t graphs) {
   return row[static_cast<std::size_t>(graphs)];
 }
 
-// Finds the plan with the fewest entries among those of the state's best time.
-// A state's plans only lead downwards, so a stack serves in place of recursion.
-void Recurrence::settle(std::int32_t node, std::int64_t graphs) {
+// False where it was stopped. Finds the plan with the fewest entries among
+// those of the state's best time. A state's plans only lead downwards, so a
+// stack serves in place of recursion.
+bool Recurrence::settle(std::int32_t node, std::int64_t graphs,
+                        const StopRequested& stop) {
   struct State {
     std::int32_t node;
     std::int64_t graphs;
   };
   std::vector<State> todo{{node, graphs}};
   while (!todo.empty()) {
+    if (stop && stop()) return false;
     const State state = todo.back();
     Choice& here = choice(state.node, state.graphs);
     if (here.entries >= 0) {
@@ -155,6 +162,7 @@ void Recurrence::settle(std::int32_t node, std::int64_t graphs) {
       todo.pop_back();
     }
   }
+  return true;
 }
 
 Frontier Recurrence::read(const StopRequested& stop) {
@@ -191,7 +199,10 @@ Frontier Recurrence::read(const StopRequested& stop) {
           best(arc.from, graphs - arc.graphs) + arc.time != time) {
         continue;
       }
-      settle(arc.from, graphs - arc.graphs);
+      if (!settle(arc.from, graphs - arc.graphs, stop)) {
+        frontier.stopped = true;
+        return frontier;
+      }
       if (chosen == nullptr || rank(arc) < rank(*chosen)) chosen = &arc;
     }
     FrontierPoint point{.time = time, .graphs = graphs, .entries = {}};

@@ -14,6 +14,12 @@
 namespace specgrid {
 namespace {
 
+// More labels than this at one node are thinned out while they are collected:
+// memory stays small, and no sort takes long.
+constexpr std::size_t kMaxFound = std::size_t{1} << 17;
+// Labels looked at between two questions whether to go on.
+constexpr std::size_t kMaxTried = std::size_t{1} << 16;
+
 struct Label {
   std::int64_t time = 0;
   Resources used;
@@ -41,11 +47,14 @@ class Dominance {
         bytes_(limits.bytes != kNoLimit),
         seconds_(limits.seconds != kNoLimit) {}
 
-  void drop_dominated(std::vector<Label>& labels) const {
+  void drop_dominated(std::vector<Label>& labels,
+                      const StopRequested& stop) const {
     std::sort(labels.begin(), labels.end(), comes_first);
     std::vector<Label> kept;
     if (graphs_ && bytes_ && seconds_) {
-      for (const Label& label : labels) {
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        const Label& label = labels[i];
+        if (i % 1024 == 1023) ask(stop);
         const bool dominated =
             std::any_of(kept.begin(), kept.end(), [&](const Label& k) {
               return k.used.graphs <= label.used.graphs &&
@@ -109,13 +118,13 @@ LabelResult rough_result(const PriceSearch& search, const Resources& least) {
 
 LabelResult solve_roughly(const PlanDag& dag, const Resources& limits,
                           const StopRequested& stop) {
-  return rough_result(search_prices(dag, limits, stop),
-                      least_to_go(dag).front());
+  const Resources least = least_to_go(dag, stop).front();
+  return rough_result(search_prices(dag, limits, stop), least);
 }
 
 LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
                          std::size_t max_labels, const StopRequested& stop) {
-  const std::vector<Resources> least = least_to_go(dag);
+  const std::vector<Resources> least = least_to_go(dag, stop);
   PriceSearch search = search_prices(dag, limits, stop);
   LabelResult result = rough_result(search, least.front());
   if (result.stopped || !within(least.front(), limits) ||
@@ -126,7 +135,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
   result.best = {};
   result.bound = kNoPlan;
 
-  const std::vector<double> to_go = priced_to_go(dag, search.prices);
+  const std::vector<double> to_go = priced_to_go(dag, search.prices, stop);
   const double credit = priced(search.prices, limits);
   // Bounds are floating point; a hair's breadth keeps ties and rounding in.
   auto ceiling = [&](std::int64_t time) {
@@ -153,9 +162,21 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
     const auto at = static_cast<std::size_t>(node);
     found.clear();
     const std::int32_t counted = dag.entry(node) == kNoEntry ? 0 : 1;
+    std::size_t room = kMaxFound;
+    std::size_t tried = 0;
     for (const Arc& arc : dag.arcs_into(node, scratch)) {
+      if (tried > kMaxTried) {
+        ask(stop);
+        tried = 0;
+      }
+      if (found.size() > room) {
+        // What one label beats, no later one brings back.
+        dominance.drop_dominated(found, stop);
+        room = std::max(kMaxFound, 2 * found.size());
+      }
       const std::vector<Label>& below =
           labels[static_cast<std::size_t>(arc.from)];
+      tried += below.size();
       const std::int64_t from_entry = dag.entry(arc.from);
       for (std::size_t i = 0; i < below.size(); ++i) {
         Label next = below[i];
@@ -177,7 +198,7 @@ LabelResult solve_labels(const PlanDag& dag, const Resources& limits,
         found.push_back(next);
       }
     }
-    dominance.drop_dominated(found);
+    dominance.drop_dominated(found, stop);
     if (found.size() > max_labels) {
       auto better = [](const Label& x, const Label& y) {
         return std::tuple(x.bound, x.time) < std::tuple(y.bound, y.time);

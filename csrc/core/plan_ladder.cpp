@@ -221,6 +221,7 @@ LadderCurve solve_ladder_plain(const Ladder& ladder, std::size_t max_entries,
   return solver.run(stop, [&](const Sums& previous, Sums& row,
                               std::int32_t* below) {
     for (std::size_t b = 1; b < solver.n_; ++b) {
+      ask(stop);
       for (auto a = static_cast<std::size_t>(solver.first_from_[b]); a < b;
            ++a) {
         if (previous[a] >= kNoPlan) continue;

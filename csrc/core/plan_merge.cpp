@@ -30,13 +30,18 @@ std::vector<LadderCurve> solve_each(const std::vector<Ladder>& ladders,
       if (curves[at].stopped) stopped.store(true);
     }
   };
-  work_together(useful_threads(num_threads, ladders.size(), 1),
-                [&](bool is_caller) {
-                  work([&] {
-                    if (is_caller && stop && stop()) stopped.store(true);
-                    return stopped.load();
-                  });
-                });
+  const auto asked = [&] {
+    if (stop && stop()) stopped.store(true);
+  };
+  work_together(
+      useful_threads(num_threads, ladders.size(), 1),
+      [&](bool is_caller, const std::atomic<bool>& failed) {
+        work([&] {
+          if (is_caller) asked();
+          return stopped.load() || failed.load();
+        });
+      },
+      asked);
   return curves;
 }
 
@@ -65,6 +70,10 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
     std::vector<std::int64_t> next(width, kNoPlan);
     std::vector<std::int32_t> choice(width, 0);
     for (std::size_t k = 0; k < curve.size(); ++k) {
+      if (stop && stop()) {
+        frontier.stopped = true;
+        return frontier;
+      }
       if (curve[k] >= kNoPlan) continue;
       for (std::size_t g = k * each; g < width; ++g) {
         if (best[g - k * each] >= kNoPlan) continue;
@@ -81,6 +90,11 @@ Frontier solve_ladders(const std::vector<Ladder>& ladders,
 
   std::int64_t reached = kNoPlan;
   for (std::size_t g = 0; g < width; ++g) {
+    if (stop && stop()) {
+      frontier = {};
+      frontier.stopped = true;
+      return frontier;
+    }
     if (best[g] >= reached) continue;
     reached = best[g];
     FrontierPoint point{

@@ -2,6 +2,7 @@
 #include "core/tune_compress.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -32,13 +33,15 @@ class LineSolver {
 
   // Fills totals[e - 1] for every e. With `keep` the choices can be read with
   // runs(); without, only the totals are known.
-  void solve(std::span<const double> cost, bool keep,
-             std::span<double> totals) {
-    if (keep) from_.assign(max_entries_ * rows_ * labels_, kStay);
+  void solve(std::span<const double> cost, bool keep, std::span<double> totals,
+             const StopRequested& stop) {
+    if (keep) from_.resize(max_entries_);
     last_label_.assign(max_entries_, 0);
     for (std::size_t e = 0; e < max_entries_; ++e) {
+      ask(stop);
       std::swap(previous_, current_);
-      std::uint8_t* from = keep ? from_.data() + e * rows_ * labels_ : nullptr;
+      if (keep) from_[e].assign(rows_ * labels_, kStay);
+      std::uint8_t* from = keep ? from_[e].data() : nullptr;
       const bool changed = step(cost, e > 0, from);
       const double* last = current_.data() + (rows_ - 1) * labels_;
       std::size_t best = 0;
@@ -70,7 +73,7 @@ class LineSolver {
     std::size_t label = last_label_[e];
     std::size_t end = rows_;
     for (std::size_t r = rows_; r-- > 0;) {
-      const std::uint8_t from = from_[(e * rows_ + r) * labels_ + label];
+      const std::uint8_t from = from_[e][r * labels_ + label];
       if (r > 0 && from == kStay) continue;
       out.push_back({r, end, static_cast<std::int32_t>(label)});
       end = r;
@@ -138,7 +141,7 @@ class LineSolver {
   std::vector<double> current_;
   std::vector<std::uint8_t> switch_from_;
   std::vector<double> switch_cost_;
-  std::vector<std::uint8_t> from_;
+  std::vector<std::vector<std::uint8_t>> from_;  // [entry][row, label]
   std::vector<std::size_t> last_label_;
   std::vector<std::size_t> solved_with_;
 };
@@ -177,7 +180,8 @@ struct BandSolution {
 };
 
 BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
-                         bool non_increasing, int threads) {
+                         bool non_increasing, int threads,
+                         const StopRequested& stop) {
   const std::size_t bands = problem.num_bands();
   const std::size_t line = problem.line_length();
   const std::size_t labels = problem.labels;
@@ -187,17 +191,22 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
   const int useful =
       useful_threads(threads, bands * bands / 2 * line * labels * max_entries,
                      kStepsPerThread);
-  parallel_for(bands, useful, [&](std::size_t a) {
-    LineSolver solver(line, labels, max_entries, non_increasing);
-    std::vector<double> sum(line * labels, 0.0);
-    joined[a].resize((bands - a) * max_entries);
-    for (std::size_t b = a; b < bands; ++b) {
-      problem.add_band(b, sum);
-      solver.solve(
-          sum, false,
-          std::span(joined[a]).subspan((b - a) * max_entries, max_entries));
-    }
-  });
+  parallel_for_long(
+      bands, useful,
+      [&](std::size_t a, const std::function<void()>& pause) {
+        LineSolver solver(line, labels, max_entries, non_increasing);
+        std::vector<double> sum(line * labels, 0.0);
+        joined[a].resize((bands - a) * max_entries);
+        for (std::size_t b = a; b < bands; ++b) {
+          pause();
+          problem.add_band(b, sum);
+          solver.solve(
+              sum, false,
+              std::span(joined[a]).subspan((b - a) * max_entries, max_entries),
+              {});
+        }
+      },
+      stop);
 
   // value[b][e]: the first b bands in at most e entries.
   struct From {
@@ -209,6 +218,7 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
   std::vector<From> from((bands + 1) * stride);
   std::fill_n(value.begin(), stride, 0.0);
   for (std::size_t b = 1; b <= bands; ++b) {
+    ask(stop);
     for (std::size_t a = 0; a < b; ++a) {
       const double* one = joined[a].data() + (b - 1 - a) * max_entries;
       for (std::size_t e = 1; e <= max_entries; ++e) {
@@ -244,7 +254,7 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
       for (std::size_t band = step.band; band < b; ++band) {
         problem.add_band(band, sum);
       }
-      solver.solve(sum, true, totals);
+      solver.solve(sum, true, totals, stop);
       for (const Run& run : solver.runs(step.entries - 1)) {
         out.rectangles[e - 1].push_back(
             problem.batch_bands
@@ -263,10 +273,11 @@ BandSolution solve_bands(const BandProblem& problem, std::size_t max_entries,
 std::vector<LineChoice> compress_line(std::span<const double> cost,
                                       std::size_t labels,
                                       std::size_t max_entries,
-                                      bool non_increasing) {
+                                      bool non_increasing,
+                                      const StopRequested& stop) {
   LineSolver solver(cost.size() / labels, labels, max_entries, non_increasing);
   std::vector<double> totals(max_entries);
-  solver.solve(cost, true, totals);
+  solver.solve(cost, true, totals, stop);
   std::vector<LineChoice> out;
   for (std::size_t e = 0; e < max_entries; ++e) {
     out.push_back({totals[e], {}});
@@ -279,14 +290,15 @@ std::vector<BandChoice> compress_bands(std::span<const double> cost,
                                        std::size_t rows, std::size_t labels,
                                        std::size_t columns,
                                        std::size_t max_entries,
-                                       bool non_increasing, int threads) {
+                                       bool non_increasing, int threads,
+                                       const StopRequested& stop) {
   BandSolution context_bands =
       solve_bands({cost, rows, labels, columns, false}, max_entries,
-                  non_increasing, threads);
+                  non_increasing, threads, stop);
   BandSolution batch_bands;
   if (!non_increasing) {
     batch_bands = solve_bands({cost, rows, labels, columns, true}, max_entries,
-                              false, threads);
+                              false, threads, stop);
   }
   std::vector<BandChoice> out;
   for (std::size_t e = 0; e < max_entries; ++e) {

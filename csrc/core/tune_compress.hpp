@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "core/stop.hpp"
+
 namespace specgrid {
 
 // Rows [begin, end) take one label.
@@ -32,7 +34,7 @@ struct LineChoice {
 // Ties: fewer runs, then the smaller label. O(entries x rows x labels).
 [[nodiscard]] std::vector<LineChoice> compress_line(
     std::span<const double> cost, std::size_t labels, std::size_t max_entries,
-    bool non_increasing);
+    bool non_increasing, const StopRequested& stop = {});
 
 struct Rectangle {
   std::size_t row_begin;
@@ -56,7 +58,7 @@ struct BandChoice {
 [[nodiscard]] std::vector<BandChoice> compress_bands(
     std::span<const double> cost, std::size_t rows, std::size_t labels,
     std::size_t columns, std::size_t max_entries, bool non_increasing,
-    int threads);
+    int threads, const StopRequested& stop = {});
 
 }  // namespace specgrid
 

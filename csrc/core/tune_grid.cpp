@@ -124,10 +124,12 @@ void row_step_us(const TuneInput& input, const std::vector<Surface>& surfaces,
   }
 }
 
-std::vector<Surface> surfaces_of(const TuneInput& input) {
+std::vector<Surface> surfaces_of(const TuneInput& input,
+                                 const StopRequested& stop) {
   std::vector<Surface> surfaces;
   surfaces.reserve(input.surfaces.size());
   for (const SurfacePoints& points : input.surfaces) {
+    ask(stop);
     surfaces.emplace_back(points, input.columns);
   }
   return surfaces;
@@ -297,11 +299,11 @@ Slab column_slab(const std::vector<Slab>& rows, std::size_t labels,
 
 }  // namespace
 
-TuneGrid tune_grid(const TuneInput& input) {
+TuneGrid tune_grid(const TuneInput& input, const StopRequested& stop) {
   const std::size_t labels = input.surfaces.size();
   const std::size_t width = input.columns.size();
   const auto rows = static_cast<std::size_t>(input.max_num_seqs);
-  const std::vector<Surface> surfaces = surfaces_of(input);
+  const std::vector<Surface> surfaces = surfaces_of(input, stop);
   TuneGrid out;
   out.best.resize(rows * width);
   out.best_us_per_token.resize(rows * width);
@@ -318,10 +320,14 @@ TuneGrid tune_grid(const TuneInput& input) {
   std::vector<Slab> chunk(kChunkRows);
   for (std::size_t first = 0; first < rows; first += kChunkRows) {
     const std::size_t count = std::min(kChunkRows, rows - first);
-    parallel_for(count, threads, [&](std::size_t i) {
-      chunk[i] = evaluate_row(input, surfaces, first + i, out);
-    });
+    parallel_for(
+        count, threads,
+        [&](std::size_t i) {
+          chunk[i] = evaluate_row(input, surfaces, first + i, out);
+        },
+        stop);
     for (std::size_t i = 0; i < count && input.max_rows > 0; ++i) {
+      ask(stop);
       row_list.push(std::move(chunk[i]));
     }
   }
@@ -332,6 +338,7 @@ TuneGrid tune_grid(const TuneInput& input) {
   for (const Slab& slab : row_slabs) out.row_ends.push_back(slab.end);
   SlabList column_list(labels, row_slabs.size(), width, input.max_columns);
   for (std::size_t c = 0; c < width; ++c) {
+    ask(stop);
     column_list.push(column_slab(row_slabs, labels, width, c));
   }
   const std::vector<Slab>& column_slabs = column_list.slabs();
@@ -354,12 +361,13 @@ TuneGrid tune_grid(const TuneInput& input) {
 }
 
 TuneReport tune_report(const TuneInput& input, std::span<const double> tokens,
-                       std::span<const std::int32_t> table) {
+                       std::span<const std::int32_t> table,
+                       const StopRequested& stop) {
   const std::size_t labels = input.surfaces.size();
   const std::size_t width = input.columns.size();
   const auto rows = static_cast<std::size_t>(input.max_num_seqs);
   const std::size_t assumptions = tokens.size() / (labels * width);
-  const std::vector<Surface> surfaces = surfaces_of(input);
+  const std::vector<Surface> surfaces = surfaces_of(input, stop);
   TuneReport out;
   out.us_per_token.resize(rows * width);
   out.best_changes.resize(rows * width);
@@ -423,7 +431,7 @@ TuneReport tune_report(const TuneInput& input, std::span<const double> tokens,
   parallel_for(
       rows,
       useful_threads(input.threads, rows * width * labels, kValuesPerThread),
-      evaluate);
+      evaluate, stop);
   for (const RowSums& sum : sums) {
     out.cost += sum.cost;
     out.best_cost += sum.best_cost;

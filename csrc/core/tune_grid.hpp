@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "core/stop.hpp"
 #include "core/tune_surface.hpp"
 
 namespace specgrid {
@@ -66,7 +67,8 @@ struct TuneGrid {
 };
 
 // Every label must have at least one point. O(cells x labels).
-[[nodiscard]] TuneGrid tune_grid(const TuneInput& input);
+[[nodiscard]] TuneGrid tune_grid(const TuneInput& input,
+                                 const StopRequested& stop = {});
 
 // What a finished table of labels is worth. `tokens` holds the input's tokens
 // per step under one or more assumptions (assumptions x labels x columns, the
@@ -91,7 +93,8 @@ struct TuneReport {
 // number of threads. O(cells x labels x assumptions).
 [[nodiscard]] TuneReport tune_report(const TuneInput& input,
                                      std::span<const double> tokens,
-                                     std::span<const std::int32_t> table);
+                                     std::span<const std::int32_t> table,
+                                     const StopRequested& stop = {});
 
 }  // namespace specgrid
 

@@ -25,7 +25,8 @@ struct State {
 
 }  // namespace
 
-std::vector<JointChoice> tune_joint(const JointInput& input) {
+std::vector<JointChoice> tune_joint(const JointInput& input,
+                                    const StopRequested& stop) {
   const std::size_t batches = input.share.size();
   const std::size_t labels = input.labels;
   const std::size_t states_per_count = (batches + 1) * labels;
@@ -44,6 +45,7 @@ std::vector<JointChoice> tune_joint(const JointInput& input) {
   }
   for (std::size_t b = 1; b <= batches; ++b) {
     for (std::size_t g = 0; g <= input.max_graphs; ++g) {
+      ask(stop);
       for (std::size_t k = 0; k < labels; ++k) {
         State& tail = by_eager[at(g, b, k)];
         State& graph = by_graph[at(g, b, k)];

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "core/stop.hpp"
+
 namespace specgrid {
 
 struct JointInput {
@@ -42,7 +44,8 @@ struct JointChoice {
 // choice[g]: least total with at most g graphs, g = 0..max_graphs. Eager
 // segments end their run. Ties: fewer graphs.
 // O(graphs x batches^2 x labels).
-[[nodiscard]] std::vector<JointChoice> tune_joint(const JointInput& input);
+[[nodiscard]] std::vector<JointChoice> tune_joint(
+    const JointInput& input, const StopRequested& stop = {});
 
 }  // namespace specgrid
 

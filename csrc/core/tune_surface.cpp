@@ -152,7 +152,7 @@ void Surface::row(double batch, std::span<double> out) const {
 std::vector<double> surface_rows(const SurfacePoints& points,
                                  std::span<const double> batches,
                                  std::span<const std::int64_t> columns,
-                                 int threads) {
+                                 int threads, const StopRequested& stop) {
   const Surface surface(points, columns);
   const std::size_t width = columns.size();
   std::vector<double> out(batches.size() * width);
@@ -162,7 +162,8 @@ std::vector<double> surface_rows(const SurfacePoints& points,
       batches.size(), useful_threads(threads, out.size(), kCellsPerThread),
       [&](std::size_t r) {
         surface.row(batches[r], std::span(out).subspan(r * width, width));
-      });
+      },
+      stop);
   return out;
 }
 

@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "core/stop.hpp"
+
 namespace specgrid {
 
 // Measured steps of one K; batch and context pairs are distinct.
@@ -62,7 +64,8 @@ class Surface {
 // number of threads.
 [[nodiscard]] std::vector<double> surface_rows(
     const SurfacePoints& points, std::span<const double> batches,
-    std::span<const std::int64_t> columns, int threads);
+    std::span<const std::int64_t> columns, int threads,
+    const StopRequested& stop = {});
 
 }  // namespace specgrid
 

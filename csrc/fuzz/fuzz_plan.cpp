@@ -87,7 +87,7 @@ void check_shared(Input& input) {
   const Frontier frontier =
       solve_frontier(dag, budget, static_cast<int>(input.in(1, 2)), {});
   check_frontier(best, frontier, budget);
-  const KeptDag kept(dag, 2);
+  const KeptDag kept(dag, 2, {});
   check_frontier(best, solve_frontier(kept, budget, 1, {}), budget);
   for (const FrontierPoint& point : frontier.points) {
     const Outcome outcome = run(p, point.entries);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -47,14 +48,57 @@ TEST_CASE("after a piece has thrown no other is started") {
 TEST_CASE("what a thread throws reaches the caller, and the others end first") {
   for (const int threads : {1, 2, 5}) {
     std::atomic<int> ended{0};
-    CHECK_THROWS_AS(work_together(threads,
-                                  [&](bool) {
-                                    ++ended;
-                                    throw std::bad_alloc();
-                                  }),
+    CHECK_THROWS_AS(work_together(
+                        threads,
+                        [&](bool, const std::atomic<bool>&) {
+                          ++ended;
+                          throw std::bad_alloc();
+                        },
+                        [] {}),
                     std::bad_alloc);
     CHECK(ended == threads);
   }
+}
+
+TEST_CASE("what the stop throws ends all work, that of other threads too") {
+  CHECK_THROWS_AS(
+      parallel_for(
+          100, 4, [](std::size_t) {}, []() -> bool { throw std::bad_alloc(); }),
+      std::bad_alloc);
+  // Pieces that never end by themselves, wherever they run.
+  for (const int threads : {1, 2, 4}) {
+    int asked = 0;
+    CHECK_THROWS_AS(parallel_for_long(
+                        4, threads,
+                        [](std::size_t, const std::function<void()>& pause) {
+                          for (;;) pause();
+                        },
+                        [&]() -> bool {
+                          if (++asked < 5) return false;
+                          throw std::bad_alloc();
+                        }),
+                    std::bad_alloc);
+  }
+}
+
+TEST_CASE("the caller asks while it waits for others") {
+  const auto caller = std::this_thread::get_id();
+  std::atomic<bool> begun{false};
+  int asked = 0;
+  CHECK_THROWS_AS(parallel_for_long(
+                      2, 2,
+                      [&](std::size_t, const std::function<void()>& pause) {
+                        if (std::this_thread::get_id() != caller) {
+                          begun = true;
+                          for (;;) pause();
+                        }
+                        while (!begun) std::this_thread::yield();
+                      },
+                      [&]() -> bool {
+                        if (++asked < 6) return false;
+                        throw std::bad_alloc();
+                      }),
+                  std::bad_alloc);
 }
 
 TEST_CASE("threads are as many as the work is worth, at least one") {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <random>
@@ -311,6 +312,74 @@ TEST_CASE("the answer does not depend on the number of threads") {
   }
 }
 
+TEST_CASE("every solver passes on what its stop throws, and starts anew") {
+  struct Abandoned {};
+  SharedProblem p;
+  p.query_lens = {1, 2, 3};
+  p.max_num_seqs = p.max_decode_tokens = p.max_size = 40;
+  for (std::int64_t size = 0; size <= 40; ++size) {
+    p.full_time.push_back(100 + size);
+    p.piecewise_time.push_back(150 + size);
+    p.graph_bytes.push_back(5 + size % 7);
+    p.graph_seconds.push_back(3 + size % 5);
+    if (size > 0) p.sizes.push_back(size);
+  }
+  for (std::int64_t n = 1; n <= 13; ++n) {
+    for (std::int64_t tier = 0; tier < 3; ++tier) {
+      p.decode_tier.push_back(tier);
+      p.decode_reqs.push_back(n);
+      p.decode_weight.push_back(1 + n % 4);
+      p.decode_eager.push_back(900);
+      p.decode_required.push_back(0);
+    }
+  }
+  const SharedListDag dag(p);
+  std::vector<Ladder> ladders(2);
+  for (Ladder& ladder : ladders) {
+    ladder.weight = {0, 3, 1, 2, 4};
+    ladder.cost = {0, 10, 11, 13, 20};
+    ladder.eager_time = {0, 300, 100, 200, 400};
+    ladder.graph_bytes = ladder.graph_seconds = {0, 5, 7, 6, 9};
+  }
+  const Resources limits{.graphs = 20, .bytes = 90, .seconds = 70};
+  // Each is let go on a little further every time, until it ends by itself.
+  const std::vector<std::function<void(const StopRequested&)>> solvers{
+      [&](const StopRequested& stop) { (void)KeptDag(dag, 3, stop); },
+      [&](const StopRequested& stop) { (void)least_to_go(dag, stop); },
+      [&](const StopRequested& stop) { (void)solve_unlimited(dag, stop); },
+      [&](const StopRequested& stop) {
+        (void)solve_frontier(dag, 40, 3, stop);
+      },
+      [&](const StopRequested& stop) {
+        (void)solve_roughly(dag, limits, stop);
+      },
+      [&](const StopRequested& stop) {
+        (void)solve_labels(dag, limits, 100, stop);
+      },
+      [&](const StopRequested& stop) {
+        (void)solve_ladders(ladders, 6, false, 2, stop);
+      },
+      [&](const StopRequested& stop) {
+        (void)solve_ladders(ladders, 6, true, 2, stop);
+      }};
+  for (const auto& solver : solvers) {
+    int abandoned = 0;
+    for (int patience = 0;; patience += 1 + patience / 2) {
+      int asked = 0;
+      try {
+        solver([&]() -> bool {
+          if (asked++ >= patience) throw Abandoned{};
+          return false;
+        });
+        break;
+      } catch (const Abandoned&) {
+        ++abandoned;
+      }
+    }
+    CHECK(abandoned > 0);
+  }
+}
+
 SharedProblem two_steps() {
   SharedProblem p;
   p.query_lens = {1};
@@ -519,9 +588,9 @@ TEST_CASE("the frontier may be stopped at every question, and asks each node") {
         solve_frontier(dag, kBudget, threads, endless.stop());
     CHECK_FALSE(again.stopped);
     CHECK(again.points.size() == whole.points.size());
-    // Once for every budget; alone, once for every node but the ends too.
+    // Once for every budget at least; alone, for every node but the ends too.
     CHECK(endless.asked > kBudget);
-    if (threads == 1) CHECK(endless.asked == kBudget + 1 + dag.num_nodes() - 2);
+    if (threads == 1) CHECK(endless.asked > kBudget + dag.num_nodes() - 2);
     for (int n = 0; n <= kBudget; ++n) {
       Patience patience{n};
       CHECK(solve_frontier(dag, kBudget, threads, patience.stop()).stopped);
@@ -591,7 +660,7 @@ TEST_CASE("ladders may be stopped before any row of any of them") {
         CHECK(found.points.empty());
         continue;
       }
-      CHECK(n == 6);  // every number of entries of each
+      CHECK(n > 6);  // every number of entries of each, and their merging
       CHECK(found.points.size() == whole.points.size());
       break;
     }
@@ -717,7 +786,7 @@ TEST_CASE("kept arcs are the graph's own, few or too many to keep") {
   for (const std::size_t most :
        {std::size_t{0}, std::size_t{5}, kMaxKeptArcs}) {
     CAPTURE(most);
-    const KeptDag kept(dag, 2, most);
+    const KeptDag kept(dag, 2, {}, most);
     REQUIRE(kept.num_nodes() == dag.num_nodes());
     CHECK(kept.group_starts() == dag.group_starts());
     std::vector<Arc> a;

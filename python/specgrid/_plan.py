@@ -39,6 +39,7 @@ from specgrid._plan_value import (
     total_time,
     value,
 )
+from specgrid._read import File
 from specgrid._rows import RowsLike
 from specgrid._schedule import Schedule
 from specgrid._version import __version__
@@ -312,7 +313,7 @@ class CapturePlan:
         write_plan(path, _to_json(self))
 
     @classmethod
-    def load(cls, path: str | Path) -> CapturePlan:
+    def load(cls, path: str | Path | File) -> CapturePlan:
         """Reads a plan that `save` wrote.
 
         Args:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from specgrid._atomic import write_whole
-from specgrid._errors import ConfigError, json_fault
+from specgrid._errors import ConfigError
+from specgrid._read import File, ReadError, parse_json, read_text
 
 FORMAT = "specgrid-plan"
 VERSION = 1
 
+_WRITE = "write one with CapturePlan.save or `specgrid plan --save`"
 #: Plan files larger than this are refused before they are read.
 MAX_BYTES = 16 << 20
 #: Most sizes or graphs a plan may list.
@@ -35,52 +37,36 @@ def write_plan(path: str | Path, plan: dict[str, Any]) -> None:
     write_whole(path, text.encode())
 
 
-def read_plan(name: str | Path) -> dict[str, Any]:
+def read_plan(path: str | Path | File) -> dict[str, Any]:
     """The JSON object of a plan file, its envelope checked.
 
     Raises:
         ConfigError: The file is missing, too large, not JSON, not a plan, or of
             another version.
     """
-    if not str(name):
+    if not str(path):
         raise ConfigError("the name of the plan is empty; name the file to read")
-    path = Path(name)
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ConfigError(
-                f"{path} has {size} bytes; a plan has at most {MAX_BYTES}, so this is "
-                "another file"
-            )
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"the plan {path} cannot be read: {error.strerror}; write one with "
-            "CapturePlan.save or `specgrid plan --save`"
-        ) from None
+        text = read_text(path, MAX_BYTES)
+    except ReadError as error:
+        raise ConfigError(f"the plan {path} {error}; {_WRITE}") from None
     try:
-        plan = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        plan = parse_json(text, finite=True)
+    except ReadError as error:
         raise ConfigError(
-            f"{path} is not a plan: it is not JSON ({json_fault(error)})"
+            f"{path} is not a plan: it is not JSON ({error}); {_WRITE}"
         ) from None
     if not isinstance(plan, dict) or plan.get("format") != FORMAT:
         raise ConfigError(
-            f'{path} is not a plan: it lacks "format": "{FORMAT}". Write one with '
-            "CapturePlan.save or `specgrid plan --save`"
+            f'{path} is not a plan: it lacks "format": "{FORMAT}"; {_WRITE}'
         )
     version = plan.get("version")
     if version != VERSION or isinstance(version, bool):
         raise ConfigError(
-            f"{path} is a plan of version {version!r}; this specgrid reads version "
+            f"{path} is a plan of version {version!r:.40}; this specgrid reads version "
             f"{VERSION}. Make the plan again, or update specgrid"
         )
     return plan
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
 
 
 class Fields:

@@ -42,6 +42,11 @@ _SHARE_BITS = 32
 _TIME_BITS = 29
 
 _MAX_QUERY_LENS = 64
+#: About the bytes a decode shape takes while a plan is prepared; and the most that
+#: shapes, and tables by size, may take.
+_SHAPE_BYTES = 400
+MAX_SHAPE_BYTES = 256 << 20
+MAX_TABLE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,15 @@ def make_limits(
         raise ConfigError(
             "a drafter is given, but num_speculative_tokens is 0; set it, or leave "
             "the drafter out"
+        )
+    columns = 1 if lookup is None else lookup.num_columns
+    needed = _SHAPE_BYTES * seqs * columns
+    if needed > MAX_SHAPE_BYTES:
+        raise ConfigError(
+            f"max_num_seqs = {seqs} x {columns} context columns are "
+            f"{seqs * columns:,} decode shapes, about {needed / 2**30:,.1f} GiB; lower "
+            "max_num_seqs to what the server runs, at most "
+            f"{MAX_SHAPE_BYTES // _SHAPE_BYTES // columns:,}"
         )
     limits = Limits(seqs, drafts, parsed, lookup, tokens, mode, cases, drafter)
     if len(limits.tiers) > _MAX_QUERY_LENS:
@@ -459,6 +473,14 @@ def make_inputs(
     if low > 1:
         notes.append(
             f"sizes below {low} tokens are not considered: the cost tables begin there"
+        )
+    # Two times, three prices and the candidates; per query length four sums.
+    by_size = 8 * (6 + 4 * (1 + len(limits.tiers)))
+    if by_size * max_size > MAX_TABLE_BYTES:
+        raise ConfigError(
+            f"sizes up to {max_size:,} tokens take tables of "
+            f"{by_size * max_size / 2**30:,.1f} GiB; pass max_size, at most "
+            f"{MAX_TABLE_BYTES // by_size:,}"
         )
     full = np.zeros(max_size + 1)
     piecewise = np.zeros(max_size + 1)

@@ -20,6 +20,7 @@ from specgrid._errors import (
     schedule_error,
 )
 from specgrid._lookup import Lookup
+from specgrid._read import ReadError, as_text, parse_json
 
 # JSON texts longer than this are refused before they are parsed.
 _MAX_JSON_BYTES = 256 * 2**20
@@ -157,13 +158,10 @@ class Schedule:
                 "too_large",
             )
         try:
-            rows = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            # Anything but a syntax error is Python's own limit on digits or depth.
-            syntax = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
-            reason = str(error) if syntax else "a number or a nesting is too long"
+            rows = parse_json(text if isinstance(text, str) else as_text(text))
+        except ReadError as error:
             raise ScheduleError(
-                f"schedule is not valid JSON: {reason}; "
+                f"schedule is not valid JSON: {error}; "
                 "write [[1, 64, 3], [65, 256, 1]]",
                 "not_list",
             ) from error

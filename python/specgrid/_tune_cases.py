@@ -14,6 +14,7 @@ from specgrid._tune import TunedSchedule
 
 _SMALLEST_CONTEXT = 256
 _MAX_CONTEXTS = 8
+_MAX_POINTS = 100_000
 # vLLM's defaults for --samples and --iters, and rough costs around them.
 _REPLAYS_PER_CASE = 5 * 20
 _CASE_SECONDS = 3.0
@@ -146,6 +147,11 @@ def plan_cases(
         raise ConfigError(
             f"max_model_len = {max_model_len} leaves no context beside "
             f"{k_list[-1]} drafts"
+        )
+    if max_points > _MAX_POINTS:
+        raise ConfigError(
+            f"{max_points} points would take months to measure; allow at most "
+            f"{_MAX_POINTS}"
         )
     per_k = max_points // len(k_list)
     needed = 2 if max_num_seqs > 1 else 1

@@ -20,6 +20,9 @@ from specgrid._rows import BATCH_ONLY, raise_row_fault
 
 # Bounds beyond 2**62 mean the same as 2**62: no server has as many requests.
 _FAR = 2**62
+# A list of this many bytes is no schedule anybody serves with.
+_MAX_LIST_BYTES = 1 << 30
+_MAX_BATCH = 1 << 20
 
 
 def build_dynamic_sd_schedule_lookup(
@@ -43,7 +46,8 @@ def build_dynamic_sd_schedule_lookup(
         Draft tokens by batch; index 0 is unused and 0.
 
     Raises:
-        ValueError: Where vLLM raises one, with vLLM's phrases in the text.
+        ValueError: Where vLLM raises one, with vLLM's phrases in the text; or the
+            list would take over a gibibyte.
 
     Example:
         >>> build_dynamic_sd_schedule_lookup([[1, 2, 3], [4, 9, 1]], 5, 3)
@@ -55,6 +59,12 @@ def build_dynamic_sd_schedule_lookup(
         raise ValueError(
             "vllm_num_speculative_tokens must be > 0, not "
             f"{vllm_num_speculative_tokens}"
+        )
+    asked = 8 * (vllm_max_batch_size + 1)
+    if asked > _MAX_LIST_BYTES:
+        raise ValueError(
+            f"vllm_max_batch_size {vllm_max_batch_size} asks for a list of "
+            f"{asked / 2**30:,.1f} GiB; use Schedule(...).lookup(...), which takes none"
         )
     schedule = num_speculative_tokens_per_batch_size
     core = _backend.active()
@@ -110,7 +120,7 @@ def tensorrt_llm_batch_sizes(
         >>> tensorrt_llm_batch_sizes(300)[-4:]
         [128, 192, 256, 300]
     """
-    top = count("max_batch_size", max_batch_size)
+    top = count("max_batch_size", max_batch_size, high=_MAX_BATCH)
     if padding:
         sizes = {1, 2, 4, *range(8, 129, 8), *range(192, top + 1, 64)}
     else:
@@ -130,7 +140,7 @@ def sglang_batch_sizes(max_bs: int, *, speculative: bool = False) -> list[int]:
         >>> sglang_batch_sizes(9, speculative=True)
         [1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
-    top = count("max_bs", max_bs)
+    top = count("max_bs", max_bs, high=_MAX_BATCH)
     if speculative:
         steps = [(1, 8, 1), (10, 32, 2), (40, 64, 4), (72, 256, 8), (272, top, 16)]
     else:
@@ -146,7 +156,7 @@ def lmdeploy_batch_sizes(max_batches: int) -> list[int]:
         >>> lmdeploy_batch_sizes(1000)[-4:]
         [256, 512, 768, 1000]
     """
-    top = count("max_batches", max_batches)
+    top = count("max_batches", max_batches, high=_MAX_BATCH)
     sizes = {*_powers_of_two(min(top, 256)), *range(256, top + 1, 256)}
     return sorted({size for size in sizes if size < top} | {top})
 

@@ -499,3 +499,40 @@ def test_huge_servers_are_linted_without_the_coverage_table(specgrid: Run) -> No
     assert result.status == 1
     assert "decode-without-graph" in result.out
     assert len(result.out) < 2_000
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_finding_can_be_explained_without_a_server(
+    specgrid: Run, name: str
+) -> None:
+    result = specgrid("lint", "--explain", name)
+    assert (result.status, result.err) == (0, "")
+    first, *rest = result.out.splitlines()
+    assert first == name
+    assert [line.split()[0] for line in rest if line][:1] == ["What."]
+    for part in ("Why. ", "Fix. "):
+        assert any(line.startswith(part) for line in rest), part
+    assert "**" not in result.out
+
+
+def test_explanations_are_those_of_the_documentation() -> None:
+    shipped = ROOT / "python" / "specgrid" / "cli" / "_lint" / "findings.md"
+    assert DOCS.endswith(shipped.read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("hiden-graphs", "near it: hidden-graphs"),
+        ("graphs", "hidden-graphs"),
+        ("zzz", "known: list-and-maximum-disagree"),
+        ("", "is no finding"),
+    ],
+)
+def test_unknown_findings_are_one_line_with_those_near(
+    specgrid: Run, name: str, says: str
+) -> None:
+    result = specgrid("lint", "--explain", name)
+    assert result.status == 2
+    assert result.err.count("\n") == 1
+    assert says in result.err

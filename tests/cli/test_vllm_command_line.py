@@ -283,7 +283,7 @@ def test_flags_lie_over_the_command_and_the_command_over_the_file(tmp_path) -> N
         ("-tp 0", "from 1 to"),
         ("stray", "unexpected stray"),
         ("–max-num-seqs 4", "typographic dash"),
-        ("--config /nowhere/serve.yaml", "cannot read"),
+        ("--config /nowhere/serve.yaml", "cannot be opened"),
         ("--enable-lora --spec-tokens 7 --spec-model x --max-num-seqs 2048 "
          "--max-num-batched-tokens 2048", "raise --max-num-batched-tokens"),
         ("--x." + "a." * 40 + "b 1", "not a dotted flag"),
@@ -307,12 +307,12 @@ def test_bad_input_is_one_line_with_a_remedy(flags: str, says: str) -> None:
         ("a.yaml", "max-num-seqs: many\n", "whole number"),
         ("a.yaml", "enforce-eager: 3\n", "true or false"),
         ("a.yaml", "3: 4\n", "not a flag name"),
-        ("a.yaml", "[" * 5000, "YAML"),
+        ("a.yaml", "[" * 5000, "nested too deeply"),
         ("a.json", "{", "not valid JSON"),
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.json", '"x"', "flag: value"),
         ("a.sh", "vllm serve M --max-num-seqs 'x", "never closed"),
-        ("a.yaml", "#" * (1 << 20) + "\n", "bytes"),
+        ("a.yaml", "#" * (1 << 20) + "\n", "larger than 1 MiB"),
     ],
 )
 def test_bad_files_are_one_line_with_a_remedy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,28 @@ def read(tmp_path: Path, *lines: str, prefix: str = PREFIX) -> LogData:
     path = tmp_path / "server.log"
     path.write_bytes("".join(f"{prefix}{line}\n" for line in lines).encode())
     return read_log(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Initializing a V1 LLM engine (v0.33.0) with config: "
+        "'cudagraph_capture_sizes': [" + "1" * 5000,
+        "- Capture sizes: [" + "1" * 5000 + "x",
+        "Batchsize forward time stats" + " median_time(ms)): [" * 40_000,
+        "Batchsize forward time stats (median_time(ms)): [" + "]" * 900_000 + "x",
+        "SpecDecoding metrics: Mean acceptance length: " * 20_000,
+        "Capturing " * 50_000 + "CUDA graphs |",
+        "| 1 | 2 |" * 100_000,
+        "|" + " " * 1_000_000 + "Unpadded Tokens",
+        "\x1b[" + "1;" * 400_000 + " KV cache",
+        "Engine 1: Iteration(" * 40_000,
+    ],
+)
+def test_no_line_takes_long(line: str, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    read(tmp_path, line)
+    assert time.monotonic() - begin < 30  # the first ones took years
 
 
 def test_every_line_of_a_real_log_is_read() -> None:

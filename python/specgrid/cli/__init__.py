@@ -6,7 +6,7 @@ in ``_input`` (how a server is described) and ``_output`` (how results are print
 Only what is given counts: variables of the calling shell are not looked at.
 
 Exit status: 0 all is well, 1 a problem was found, 2 the input was bad (one line on
-standard error, no traceback).
+standard error, no traceback), 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -87,6 +88,12 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # click would begin a line of its own
+            raise click.Abort from None
+
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
@@ -140,7 +147,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
-        return 130
+        # As the shell reports a command that Ctrl-C ended.
+        return _fail("interrupted", status=130)
     except OSError as error:
         return _fail(_system_error(error))
     except ImportError as error:
@@ -170,6 +178,6 @@ def _system_error(error: OSError) -> str:
     return f"the output could not be written: {reason}"
 
 
-def _fail(message: str, prefix: str = "specgrid") -> int:
+def _fail(message: str, prefix: str = "specgrid", status: int = 2) -> int:
     _streams.complain(f"{prefix}: {' '.join(message.split())}")
-    return 2
+    return status

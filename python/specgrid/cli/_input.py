@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from specgrid._errors import ConfigError
+from specgrid._read import File
 from specgrid.io._document import read_stream
 from specgrid.io.vllm_command import unknown_flags
 from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load
@@ -139,6 +140,10 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")
         config_file, config_text = None, read_standard_input()
+        ctx.meta["specgrid.text"] = config_text
+    elif config_file:
+        # Some commands look again at what was written; a pipe gives it once.
+        config_file = ctx.meta["specgrid.file"] = File(config_file)
     if config_text is None and not (
         pasted or flags or config_file or spec_tokens or schedule
     ):

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from specgrid._errors import ConfigError
-from specgrid.io.vllm_command import RawSettings, parse_command, read_config_file
+from specgrid.io._values import load_json
+from specgrid.io.vllm_command import (
+    RawSettings,
+    parse_command,
+    parse_text,
+    read_config_file,
+)
 from specgrid.io.vllm_config import ServeConfig
 
 _SCHEDULE_KEYS = ("num_speculative_tokens_per_batch_size", "speculative_token_schedule")
@@ -19,8 +23,13 @@ def raw_settings() -> RawSettings:
     """What the user wrote, for settings that do not decide graphs."""
     context = click.get_current_context()
     words = context.params.get("words") or ()
-    file = context.params.get("config_file")
-    raw = RawSettings() if file in (None, "-") else read_config_file(str(file))
+    file = context.meta.get("specgrid.file")
+    text = context.meta.get("specgrid.text")
+    raw = RawSettings()
+    if text is not None:
+        raw = parse_text(text, "standard input")
+    elif file is not None:
+        raw = read_config_file(file)
     for part in (context.meta["specgrid.pasted"], list(words)):
         if part:
             raw.update(parse_command(part))
@@ -34,10 +43,7 @@ def speculative_config(
     given = raw.values.get("speculative_config")
     value = {} if given is None else given.value
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise ConfigError(f"--speculative-config is not JSON: {error}") from None
+        value = load_json(value, "--speculative-config")
     settings = {
         str(name).replace("-", "_"): item for name, item in dict(value or {}).items()
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 from specgrid._acceptance import Acceptance
 from specgrid._errors import ConfigError
+from specgrid._read import plain_number
 from specgrid._tune_jitter import align_contexts
 from specgrid.io.acceptance import read_acceptance
 from specgrid.io.latency import read_latency
@@ -179,10 +180,9 @@ def _quarters(contexts: Sequence[int]) -> list[tuple[int, int]]:
 
 def _numbers(text: str) -> list[float] | None:
     """Values such as 0.76,0.54; None when the text is a file name."""
-    try:
-        return [float(word) for word in text.split(",")]
-    except ValueError:
-        return None
+    values = [plain_number(word.strip()) for word in text.split(",")]
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) else None
 
 
 def _weights(

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from specgrid._errors import CONTEXT_INFINITY, ConfigError, json_fault
+from specgrid._errors import CONTEXT_INFINITY, ConfigError
+from specgrid._read import File, ReadError, parse_json
 from specgrid._schedule import Schedule
 from specgrid.cli._input import read_standard_input
 from specgrid.cli._output import print_json
@@ -99,37 +100,35 @@ def command(
 def _load(text: str, source: str) -> Any:
     """JSON from the argument itself, from a file, or from standard input."""
     name: str | None = None
+    file: File | None = None
     if text == "-":
         text = read_standard_input()
     elif not text.strip():
         raise ConfigError("the schedule is empty; give JSON, a file, or - for input")
     elif not text.lstrip().startswith(("[", "{")):
-        name = text
+        name, file = text, File(text)
         try:
-            text = read_text(text, _MAX_BYTES)
+            text = read_text(file, _MAX_BYTES)
         except DataError as error:
             raise ConfigError(f"{short(name)}: {error.message}") from None
     try:
-        return json.loads(text, object_pairs_hook=_no_repeats)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        if name is not None and source == "vllm":
-            return _from_settings(name, error)
+        return parse_json(text)
+    except ReadError as error:
+        if error.rule == "not_json" and file is not None and source == "vllm":
+            return _from_settings(file, error)
         where = "the schedule" if name is None else name
         raise ConfigError(
-            f"{where} is not valid JSON: {json_fault(error)}; give a {source} schedule "
-            "as JSON"
+            f"{where} is not valid JSON: {error}; give a {source} schedule as JSON"
         ) from None
 
 
-def _from_settings(name: str, error: Exception) -> Any:
+def _from_settings(name: File, error: ReadError) -> Any:
     """The schedule of a settings file such as the other commands take."""
     try:
         settings = load([], name, [], None)
     except ValueError:
         raise ConfigError(
-            f"{name} is neither JSON ({json_fault(error)}) nor a settings file of a "
+            f"{name} is neither JSON ({error}) nor a settings file of a "
             "server; give the rows, the speculative config or the settings file"
         ) from None
     if settings.schedule is None:
@@ -138,15 +137,6 @@ def _from_settings(name: str, error: Exception) -> Any:
             "(num_speculative_tokens_per_batch_size); give one that has it"
         )
     return settings.schedule
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ConfigError(f"key {twice!r:.40} is given twice")
-    return found
 
 
 def _read(given: Any, source: str, keys: str | None, pick: Any) -> Schedule:

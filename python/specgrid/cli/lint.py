@@ -16,6 +16,7 @@ import click
 from specgrid._version import __version__
 from specgrid.cli._input import serve_command
 from specgrid.cli._lint import CHECKS, Finding, Severity, Subject, examine, join_causes
+from specgrid.cli._lint.texts import explanation
 from specgrid.cli._output import Printer, Style, print_json
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig
@@ -30,6 +31,7 @@ Examples:
   specgrid lint -- vllm serve MODEL --max-num-seqs 6 --spec-tokens 6 ...
   specgrid lint --config serve.yaml --severity error
   specgrid lint --config serve.yaml --ignore unreachable-graphs,unknown-flag
+  specgrid lint --explain hidden-graphs
 
 Exit status 1 when a finding is reported, so a deployment pipeline can stop there.
 Only what is pasted counts: variables of the calling shell are not looked at.
@@ -37,6 +39,14 @@ Only what is pasted counts: variables of the calling shell are not looked at.
 
 
 @serve_command("lint", epilog=_EPILOG)
+@click.option(
+    "--explain",
+    metavar="ID",
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, name: _explain(ctx, name),
+    help="Say what a finding means, why it matters and what to do; needs no server.",
+)
 @click.option("--select", multiple=True, metavar="ID,...", help="Only these findings.")
 @click.option("--ignore", multiple=True, metavar="ID,...", help="Not these findings.")
 @click.option(
@@ -83,6 +93,24 @@ def lint(config: ServeConfig, ids: Iterable[str] | None = None) -> list[Finding]
     wanted = set(CHECKS) if ids is None else set(ids)
     found = [f for name in CHECKS if name in wanted for f in CHECKS[name](subject)]
     return join_causes(found)
+
+
+def _explain(context: click.Context, name: str | None) -> None:
+    if name is None or context.resilient_parsing:
+        return
+    if name not in CHECKS:
+        close = difflib.get_close_matches(name, CHECKS, 4, 0.4)
+        close += [known for known in CHECKS if name and name in known]
+        near = ", ".join(dict.fromkeys(close))
+        hint = f"near it: {near}" if near else f"known: {' '.join(CHECKS)}"
+        raise click.UsageError(
+            f"--explain {name[:60]!r} is no finding; {hint}", context
+        )
+    out = Printer()
+    out.line(name, "bold")
+    for paragraph in explanation(name).split("\n"):
+        out.paragraph(paragraph, bullet="")
+    context.exit(0)
 
 
 def _ids(given: tuple[str, ...], option: str) -> set[str]:

@@ -22,7 +22,9 @@ import click
 from specgrid._budget import Budget
 from specgrid._errors import ConfigError
 from specgrid._plan import CapturePlan, evaluate_captures, plan_captures
+from specgrid._plan_file import MAX_BYTES
 from specgrid._plan_value import CaptureValue
+from specgrid._read import File
 from specgrid._version import __version__
 from specgrid.cli._analysis import Analysis, analyse, steps_text
 from specgrid.cli._charts import files
@@ -431,9 +433,10 @@ class _Task:
 
 def _read_check(path: str, config: ServeConfig) -> CapturePlan | list[int]:
     """A saved plan, or a list of sizes: JSON, or numbers between blanks or commas."""
-    text = read_text(path, 1 << 22)
+    file = File(path)
+    text = read_text(file, MAX_BYTES)
     if text.lstrip().startswith("{"):
-        return CapturePlan.load(path)
+        return CapturePlan.load(file)
     if text.lstrip().startswith("["):
         found = parse_json(text, path)
     else:

@@ -1,60 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """A text of unknown kind: is it YAML, JSON or shell, and what does it hold?
 
-Reading and telling apart only; flags are read in ``vllm_command.py``, container
-manifests in ``_manifest.py``.
+Telling apart only: how files are read and parsed is in ``specgrid._read``, flags are
+read in ``vllm_command.py``, container manifests in ``_manifest.py``.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from specgrid._errors import ConfigError, json_fault
+from specgrid import _read
+from specgrid._errors import ConfigError
+from specgrid._read import File, ReadError, parse_json, parse_yaml
 
 #: Longer inputs are refused: no real command line or settings file comes near.
 MAX_TEXT_BYTES = 1 << 20
-#: YAML aliases can make a short text stand for billions of values.
-MAX_VALUES = 200_000
+_GIVE = "give the YAML, JSON or shell file vLLM is started with"
 
-# The first line that says something decides. `key: value`, `- item` and `---` are
-# no shell command anybody starts a server with.
-_YAML_START = re.compile(
-    r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---|%YAML|- |-\r?\n|[\w.'\"/-]+[ \t]*:(?:[ \t\r\n]|$))"
-)
+# `key: value`, `- item` and `---` are no shell command anybody starts a server with.
+_YAML_LINE = re.compile(r"---|%YAML|- |-\r?$|[\w.'\"/-]+[ \t]*:(?:[ \t\r]|$)")
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | Path | File) -> str:
     """Reads a text file, refusing in one line what cannot be a settings file."""
     try:
-        with path.open("rb") as stream:
-            return read_stream(stream, str(path))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot read {path}: {reason}; check the path") from None
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"cannot read {path}: {error}; check the path") from None
+        return _read.read_text(path, MAX_TEXT_BYTES)
+    except ReadError as error:
+        raise ConfigError(f"{path} {error}; {_GIVE}") from None
 
 
 def read_stream(stream: IO[bytes], name: str) -> str:
     """The text of an open file, which may be endless."""
-    data = stream.read(MAX_TEXT_BYTES + 1)
-    if len(data) > MAX_TEXT_BYTES:
-        raise ConfigError(
-            f"{name} has more than {MAX_TEXT_BYTES} bytes, which no settings file has; "
-            "give the file vLLM is started with"
-        )
     try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError(
-            f"{name} is not UTF-8 text; give a YAML, JSON or shell file"
-        ) from None
+        return _read.read_stream(stream, MAX_TEXT_BYTES)
+    except ReadError as error:
+        raise ConfigError(f"{name} {error}; {_GIVE}") from None
 
 
 def kind_of(text: str, suffix: str = "") -> str:
@@ -64,12 +47,22 @@ def kind_of(text: str, suffix: str = "") -> str:
         return by_name
     if text.lstrip()[:1] in ("{", "["):
         try:
-            json.loads(text)
-        except (ValueError, RecursionError):
+            parse_json(text)
+        except ReadError as error:
+            if error.rule != "not_json":
+                return "json"
             # systemd units begin with a bracket too, as does YAML's flow style.
             return "shell" if re.search(r"(?m)^\[\w+\]\s*$", text) else "json"
         return "json"
-    return "yaml" if _YAML_START.match(text) else "shell"
+    return "yaml" if _YAML_LINE.match(_first_line(text)) else "shell"
+
+
+def _first_line(text: str) -> str:
+    """The first line that is not empty and no comment: it decides."""
+    for line in text.split("\n"):
+        if line.strip() and not line.lstrip(" \t").startswith("#"):
+            return line
+    return ""
 
 
 def load(text: str, kind: str, name: str) -> Any:
@@ -79,35 +72,21 @@ def load(text: str, kind: str, name: str) -> Any:
         ConfigError: it is malformed, or expands beyond any settings file.
     """
     try:
-        value = json.loads(text) if kind == "json" else _load_yaml(text, name)
-    except RecursionError:
-        raise ConfigError(f"{name} is nested too deeply for settings") from None
-    except ConfigError:
-        raise
-    except ValueError as error:
-        problem = json_fault(error)
-        raise ConfigError(f"{name} is not valid {kind.upper()}: {problem}") from None
-    for count, _ in enumerate(every_value(value)):
-        if count > MAX_VALUES:
-            raise ConfigError(
-                f"{name} expands to more than {MAX_VALUES} values; write the "
-                "settings out without YAML aliases"
-            )
-    return value
-
-
-def _load_yaml(text: str, name: str) -> Any:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        documents = tuple(yaml.load_all(text, Loader=loader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or "malformed"
+        if kind == "json":
+            return parse_json(text)
+        documents = parse_yaml(text)
+    except ReadError as error:
+        if error.rule == "too_deep":
+            raise ConfigError(f"{name} is nested too deeply for settings") from None
+        line = "" if error.line is None else f" at line {error.line}"
+        if error.rule == "too_large":
+            advice = "write the settings out without YAML aliases"
+        elif error.rule == "conflict":
+            advice = "vLLM would take the last one"
+        else:
+            advice = "write one `flag: value` a line"
         raise ConfigError(
-            f"{name} is not valid YAML{line}: {problem}; write one `flag: value` a line"
+            f"{name} is not valid {kind.upper()}{line}: {error}; {advice}"
         ) from None
     return documents[0] if len(documents) == 1 else documents
 

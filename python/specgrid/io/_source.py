@@ -1,39 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening what a person points at: plain or gzip, small or endless.
+"""What the readers of data share: a file's lines, its whole text, single numbers.
 
 Two ways in. `iter_lines` streams lines in constant memory, whatever the size of
-the file or of a line. `load_json` and `read_text` take small files whole and
-refuse what is too large before reading it, and what is nested too deeply.
+the file or of a line. `load_json` and `read_text` take small files whole. How a
+file is opened and what is refused is in `specgrid._read`; here a refusal gets the
+file's name and becomes a `DataError`.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, NoReturn, TypeAlias, cast
 
-from specgrid._errors import json_fault
+from specgrid import _read
+from specgrid._read import File, Opened, ReadError, as_file
 from specgrid.io._types import DataError, ReadReport
 
 #: Called with (bytes done, bytes in all or None) now and then while streaming.
 Progress: TypeAlias = Callable[[int, int | None], None]
+#: A file by its name, or as a `File` where a pipe is looked at before it is read.
+AnyPath: TypeAlias = str | Path | File
 
 CHUNK_BYTES = 1 << 20
 #: A longer line is no log line; it is counted as damaged and passed over.
 MAX_LINE_BYTES = 1 << 20
+#: Nothing with a line like this is read by lines; it may have no end.
+MAX_GAP_BYTES = 256 << 20
 MAX_JSON_BYTES = 256 << 20
-
-_MAGIC_HINTS = (
-    (b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"),
-    (b"BZh", "bzip2", "bzip2 -dc"),
-    (b"\xfd7zXZ", "xz", "xz -dc"),
-)
 
 
 def refuse(
@@ -43,46 +42,33 @@ def refuse(
     raise DataError(message, rule=rule, source=source, line=line)
 
 
-def _open(name: str | Path) -> tuple[BufferedIOBase, IO[bytes], int | None]:
-    """Returns the stream to read, the raw file under it, and the raw size."""
-    if not str(name):
-        refuse("a file name is empty; name the file to read", "unreadable")
-    path = Path(name)
+def _refuse_for(
+    error: ReadError, source: str | None, line: int | None = None
+) -> NoReturn:
+    refuse(str(error), error.rule, source or None, line)
+
+
+def _open(path: AnyPath) -> Opened:
     try:
-        raw = path.open("rb")
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        refuse(f"cannot be opened: {reason}", "unreadable", str(path))
-    try:
-        size = path.stat().st_size if path.is_file() else None
-        head = raw.peek(6)[:6]
-    except OSError as error:
-        raw.close()
-        reason = error.strerror or type(error).__name__
-        refuse(f"cannot be read: {reason}", "unreadable", str(path))
-    for magic, name, command in _MAGIC_HINTS:
-        if head.startswith(magic):
-            raw.close()
-            refuse(
-                f"is {name}-compressed; only gzip is read directly. Pipe it in: "
-                f"{command} {path} | specgrid ... --log -",
-                "wrong_format",
-                str(path),
-            )
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raw.close()
-        refuse(
-            "is UTF-16 text; save it as UTF-8 (PowerShell: -Encoding utf8)",
-            "wrong_format",
-            str(path),
-        )
-    if head.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=raw), raw, size
-    return raw, raw, size
+        return as_file(path).open()
+    except ReadError as error:
+        _refuse_for(error, str(path))
+
+
+def as_files(paths: AnyPath | Iterable[AnyPath]) -> list[File]:
+    """One path or several as a list; the name ``"-"`` stays standard input's."""
+    if isinstance(paths, (str, Path, File)):
+        paths = [paths]
+    return [as_file(path) for path in paths]
+
+
+def joined(files: Iterable[File]) -> str:
+    """The files' names, for a report's source."""
+    return ", ".join(map(str, files))
 
 
 def iter_lines(
-    path: str | Path,
+    path: AnyPath,
     report: ReadReport,
     progress: Progress | None = None,
     max_line: int = MAX_LINE_BYTES,
@@ -105,17 +91,20 @@ def iter_lines(
         if sys.stdin is None:
             refuse("is closed; pipe the text in, or name a file", "unreadable", "-")
         stdin = cast(BufferedIOBase, sys.stdin.buffer)
-        yield from _split(stdin, sys.stdin.buffer, None, report, progress, max_line)
+        yield from _split(
+            path, stdin, sys.stdin.buffer, None, report, progress, max_line
+        )
         return
-    stream, raw, size = _open(path)
+    opened = _open(path)
+    stream, raw, size = opened
     try:
-        yield from _split(stream, raw, size, report, progress, max_line)
+        yield from _split(path, stream, raw, size, report, progress, max_line)
     finally:
-        stream.close()
-        raw.close()
+        opened.close()
 
 
 def _split(
+    path: AnyPath,
     stream: BufferedIOBase,
     raw: IO[bytes],
     size: int | None,
@@ -125,7 +114,7 @@ def _split(
 ) -> Iterator[tuple[int, bytes]]:
     number = 0
     tail = b""
-    overlong = False  # inside a line that has already been given up
+    overlong = 0  # bytes of a line that has already been given up
     streamed = 0
     while True:
         try:
@@ -150,7 +139,7 @@ def _split(
         for line in lines:
             number += 1
             if overlong:
-                overlong = False
+                overlong = 0
             elif len(line) > max_line:
                 report.add_damage(number, f"line longer than {max_line >> 20} MiB")
             else:
@@ -158,53 +147,43 @@ def _split(
         if len(tail) > max_line:
             if not overlong:
                 report.add_damage(number + 1, f"line longer than {max_line >> 20} MiB")
-            overlong = True
+            overlong += len(tail)
             tail = b""
+            if overlong > MAX_GAP_BYTES:
+                refuse(
+                    f"has a line of over {MAX_GAP_BYTES >> 20} MiB, which no log has",
+                    "too_large",
+                    str(path),
+                    number + 1,
+                )
 
 
-def read_head(path: str | Path, max_bytes: int = 4096) -> str:
+def read_head(path: AnyPath, max_bytes: int = 4096) -> str:
     """A file's first bytes as text, to see what kind it is.
+
+    Whoever reads a file after looking at it gives both the same `File`, since a pipe
+    gives its bytes once.
 
     Raises:
         DataError: It cannot be read.
     """
-    stream, raw, _ = _open(path)
     try:
-        data = stream.read(max_bytes)
-    except (EOFError, zlib.error, OSError) as error:
-        refuse(f"cannot be read: {error}", "unreadable", str(path))
-    finally:
-        stream.close()
-        raw.close()
-    return data.decode("utf-8", "replace")
+        return as_file(path).head(max_bytes).decode("utf-8", "replace")
+    except ReadError as error:
+        _refuse_for(error, str(path))
 
 
-def read_text(path: str | Path, max_bytes: int = MAX_JSON_BYTES) -> str:
+def read_text(path: AnyPath, max_bytes: int = MAX_JSON_BYTES) -> str:
     """A whole small text file, gzip or plain.
 
     Raises:
-        DataError: It cannot be read, is larger than `max_bytes`, or is not
-            UTF-8.
+        DataError: It cannot be read, is larger than `max_bytes`, or is no UTF-8
+            text.
     """
-    name = str(path)
-    stream, raw, _ = _open(path)
     try:
-        data = stream.read(max_bytes + 1)
-    except (EOFError, zlib.error, OSError) as error:
-        refuse(f"cannot be read: {error}", "unreadable", name)
-    finally:
-        stream.close()
-        raw.close()
-    if len(data) > max_bytes:
-        refuse(
-            f"is larger than {max_bytes >> 20} MiB, which no file of this kind is",
-            "too_large",
-            name,
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        refuse(f"is not UTF-8 text ({error.reason})", "wrong_format", name)
+        return _read.read_text(path, max_bytes)
+    except ReadError as error:
+        _refuse_for(error, str(path))
 
 
 def parse_json(text: str, source: str, line: int | None = None) -> object:
@@ -214,28 +193,25 @@ def parse_json(text: str, source: str, line: int | None = None) -> object:
     field checks it with `number`.
 
     Raises:
-        DataError: Not JSON (cut short, for instance), or nested beyond what the
-            parser takes (some hundreds of levels).
+        DataError: Not JSON (cut short, for instance), a key given twice, or more
+            values or levels than any file of this kind.
     """
     try:
-        return json.loads(text)
-    except RecursionError:
-        refuse(
-            "is nested too deeply; no file of this kind is", "too_deep", source, line
-        )
-    except ValueError as error:
-        at = getattr(error, "pos", None)
-        if at is not None and text[at:].strip() == "":
+        return _read.parse_json(text)
+    except ReadError as error:
+        if error.rule != "not_json":
+            _refuse_for(error, source, line)
+        if error.at is not None and text[error.at :].strip() == "":
             refuse(
                 "is JSON cut short; was the run that wrote it stopped?",
                 "not_json",
                 source,
                 line,
             )
-        refuse(f"is not JSON: {json_fault(error)}", "not_json", source, line)
+        refuse(f"is not JSON: {error}", "not_json", source, line)
 
 
-def load_json(path: str | Path) -> object:
+def load_json(path: AnyPath) -> object:
     """A whole JSON file; see `parse_json`."""
     text = read_text(path)
     if not text.strip():

@@ -9,25 +9,33 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
 
-from specgrid.io._source import number, read_head, read_text, refuse
+from specgrid._read import plain_number
+from specgrid.io._source import AnyPath, number, read_head, read_text, refuse
 
+#: Larger than any table made by hand or by a script of measurements.
+MAX_TABLE_BYTES = 64 << 20
+MAX_ROWS = 1 << 20
+MAX_COLUMNS = 64
+MAX_NAME = 80
 TIME_UNITS = {"_us": 1.0, "_ms": 1000.0, "_s": 1e6}
 _UNITLESS = ("step", "latency", "time", "full", "piecewise", "eager", "median")
 
 
-def read_table(path: str | Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def read_table(path: AnyPath) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """A CSV file with a header as (columns, [(line number, row)]).
 
     Names are lower-cased; lines that start with ``#`` are comments; comma,
     semicolon and tab separate.
 
     Raises:
-        DataError: ``empty``, ``wrong_format`` (a column named twice, no header).
+        DataError: ``empty``, ``too_large``, ``wrong_format`` (a column named twice,
+            no header).
     """
     name = str(path)
-    text = read_text(path)
+    text = read_text(path, MAX_TABLE_BYTES)
+    if text.count("\n") > MAX_ROWS:
+        refuse(f"has more than {MAX_ROWS:,} lines, as no table has", "too_large", name)
     lines = [
         (i, line)
         for i, line in enumerate(text.splitlines(), 1)
@@ -37,6 +45,8 @@ def read_table(path: str | Path) -> tuple[list[str], list[tuple[int, dict[str, s
         refuse("is empty", "empty", name)
     head = lines[0][1]
     delimiter = max(",;\t", key=head.count)
+    if head.count(delimiter) >= MAX_COLUMNS:
+        refuse(f"has over {MAX_COLUMNS} columns, as no table has", "too_large", name)
     try:
         rows = list(csv.reader((line for _, line in lines), delimiter=delimiter))
     except csv.Error as error:
@@ -46,6 +56,12 @@ def read_table(path: str | Path) -> tuple[list[str], list[tuple[int, dict[str, s
             "has quoted line breaks, which no such table needs", "wrong_format", name
         )
     columns = [c.strip().lower() for c in rows[0]]
+    if max(map(len, columns)) > MAX_NAME:
+        refuse(
+            f"names a column with over {MAX_NAME} characters: {head.strip()[:80]}",
+            "wrong_format",
+            name,
+        )
     if len(set(columns)) != len(columns):
         refuse(f"names a column twice: {head.strip()[:80]}", "wrong_format", name)
     if any(is_number(c) for c in columns):
@@ -90,32 +106,27 @@ def time_column(columns: Sequence[str], stem: str, source: str) -> tuple[str, fl
     )
 
 
-def is_csv(path: str | Path) -> bool:
+def is_csv(path: AnyPath) -> bool:
     """By content: JSON starts with a bracket, a table does not."""
     return not read_head(path).lstrip("\ufeff \t\r\n").startswith(("{", "["))
 
 
 def is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return plain_number(text) is not None
 
 
 def loose(text: str) -> object:
     """A number if it is one, else the text, for the check that follows."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    value = plain_number(text)
+    return text if value is None else value
 
 
 def cell(row: dict[str, str], column: str, name: str, line: int) -> float:
     text = row.get(column, "")
-    if not is_number(text):
-        refuse(f"{column} is {text!r}, not a number", "not_number", name, line)
-    return float(text)
+    value = plain_number(text)
+    if value is None:
+        refuse(f"{column} is {text!r:.60}, not a number", "not_number", name, line)
+    return value
 
 
 def optional(

@@ -28,6 +28,11 @@ from typing import NamedTuple
 
 #: How many damaged records a report keeps in full; the rest are only counted.
 MAX_DAMAGE_KEPT = 5
+#: Notes a report keeps; nobody reads more, and a damaged log could make millions.
+MAX_NOTES = 50
+
+
+_MAX_MESSAGE = 800
 
 
 class DataError(ValueError):
@@ -55,6 +60,8 @@ class DataError(ValueError):
         source: str | None = None,
         line: int | None = None,
     ) -> None:
+        if len(message) > _MAX_MESSAGE:  # it quotes something absurd
+            message = f"{message[:400]} ... {message[-200:]}"
         where = "" if source is None else source
         if line is not None:
             where += f":{line}"
@@ -119,8 +126,8 @@ class ReadReport:
             self.damaged.append(Damage(line, reason, shown))
 
     def add_note(self, text: str) -> None:
-        """Adds a note once."""
-        if text not in self.notes:
+        """Adds a note once, while there are not too many."""
+        if len(self.notes) < MAX_NOTES and text not in self.notes:
             self.notes.append(text)
 
     def lines(self) -> list[str]:

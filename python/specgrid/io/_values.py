@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import re
 from typing import Any
 
-from specgrid._errors import ConfigError, json_fault
+from specgrid._errors import ConfigError
+from specgrid._read import ReadError, parse_json
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_command import human_int, short
 
@@ -82,14 +82,14 @@ def load_json(text: str, where: str, *, human: bool = False) -> Any:
         ]
         text = "".join(parts)
     try:
-        return json.loads(text)
-    except RecursionError:
-        raise ConfigError(f"{where} is nested too deeply for a setting") from None
-    except json.JSONDecodeError as error:
-        problem = f"{error.msg} at character {error.pos + 1}"
-        near = text[max(0, error.pos - 12) : error.pos + 12]
-    except ValueError as error:
-        problem, near = json_fault(error), text[:24]
+        return parse_json(text)
+    except ReadError as error:
+        if error.rule == "too_deep":
+            raise ConfigError(f"{where} is nested too deeply for a setting") from None
+        if error.rule == "conflict":
+            raise ConfigError(f"{where}: {error}; vLLM would take the last") from None
+        problem, at = str(error), error.at
+        near = text[:24] if at is None else text[max(0, at - 12) : at + 12]
     remedy = "put the whole JSON in single quotes, with double quotes inside"
     if any(c in text for c in "“”„‘’"):
         remedy = "replace the typographic quotation marks by plain ones"

@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from specgrid.io._source import integer, read_head, refuse
+from specgrid._read import as_file, is_folder
+from specgrid.io._source import AnyPath, integer, read_head, refuse
 from specgrid.io._table import cell, read_table
 from specgrid.io._types import AcceptanceCounts, ContextAcceptance, ReadReport
 from specgrid.io.log import read_log
@@ -19,8 +19,8 @@ from specgrid.io.serve import read_serve, read_sweep, serve_acceptance
 
 
 def read_acceptance(
-    path: str | Path,
-    before: str | Path | None = None,
+    path: AnyPath,
+    before: AnyPath | None = None,
     *,
     context_ranges: Sequence[tuple[int, int]] = (),
     drafts_by_k: Mapping[int, float] | None = None,
@@ -44,8 +44,9 @@ def read_acceptance(
             (``k_varied``, ``zero_drafts``), and as the reader of the kind.
     """
     name = str(path)
-    if name and Path(path).is_dir():
-        return serve_acceptance(*read_sweep(path)), []
+    path = as_file(path)
+    if is_folder(path):
+        return serve_acceptance(*read_sweep(name)), []
     head = read_head(path, 65536).lstrip("\ufeff \t\r\n")
     if looks_like_metrics(head):
         metrics = read_metrics(path, before, drafts_by_k=drafts_by_k)
@@ -75,7 +76,7 @@ def read_acceptance(
     return log.acceptance, []
 
 
-def read_acceptance_table(path: str | Path) -> AcceptanceCounts:
+def read_acceptance_table(path: AnyPath) -> AcceptanceCounts:
     """Acceptance counts: CSV ``position,drafted,accepted``, position from 1.
 
     An optional column ``at_risk`` holds the drafts that proposed the position

@@ -8,10 +8,10 @@ would plan something else than what was measured.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
+from specgrid._read import as_file
 from specgrid.io._points import MIN_STEP_US, UNIT_RATIO
-from specgrid.io._source import integer, load_json, mapping, number, refuse
+from specgrid.io._source import AnyPath, integer, load_json, mapping, number, refuse
 from specgrid.io._table import (
     TIME_UNITS,
     cell,
@@ -27,7 +27,7 @@ _TIMES = ("full_us", "base_us", "per_token_us", "piecewise_us", "eager_us")
 _GRAPH_KEYS = ("graph_bytes", "pool_bytes", "graph_seconds")
 
 
-def read_costs(path: str | Path) -> CostData:
+def read_costs(path: AnyPath) -> CostData:
     """Step costs by padded tokens.
 
     ``vllm bench forward`` output: FULL times by tokens, of uniform decode steps
@@ -44,6 +44,7 @@ def read_costs(path: str | Path) -> CostData:
     Raises:
         DataError: Anything in it that is not a cost.
     """
+    path = as_file(path)
     name = str(path)
     report = ReadReport(name, "costs")
     if is_csv(path):
@@ -135,7 +136,7 @@ def _optional_penalty(
     return optional(data, key, name, factor)
 
 
-def _costs_forward(path: str | Path) -> CostData:
+def _costs_forward(path: AnyPath) -> CostData:
     data = read_forward(path)
     context = min(p.context for p in data.points)
     by_tokens: dict[int, list[float]] = {}
@@ -156,7 +157,7 @@ def _costs_forward(path: str | Path) -> CostData:
     )
 
 
-def _costs_csv(path: str | Path, report: ReadReport) -> CostData:
+def _costs_csv(path: AnyPath, report: ReadReport) -> CostData:
     name = str(path)
     columns, rows = read_table(path)
     if "num_tokens" not in columns:

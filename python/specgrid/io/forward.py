@@ -14,11 +14,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specgrid.io._points import Measured, collect
-from specgrid.io._source import integer, load_json, mapping, number, refuse
+from specgrid.io._source import (
+    AnyPath,
+    as_files,
+    integer,
+    joined,
+    load_json,
+    mapping,
+    number,
+    refuse,
+)
 from specgrid.io._types import DataError, LatencyData, LatencyPoint, ReadReport
 
 
-def read_forward(paths: str | Path | Iterable[str | Path]) -> LatencyData:
+def read_forward(paths: AnyPath | Iterable[AnyPath]) -> LatencyData:
     """Reads one file or several, for one K or several.
 
     Cases that are not a uniform decode step (prefills, mixed batches) are
@@ -32,14 +41,13 @@ def read_forward(paths: str | Path | Iterable[str | Path]) -> LatencyData:
         DataError: See `specgrid.io._points.collect`; also ``mixed_scope`` where
             some files time the drafter and others do not.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    report = ReadReport(", ".join(names), "vllm bench forward")
+    files = as_files(paths)
+    report = ReadReport(joined(files), "vllm bench forward")
     measured: list[Measured] = []
     scopes: dict[str, str] = {}
-    for name in names:
-        data = load_json(name)
+    for file in files:
+        name = str(file)
+        data = load_json(file)
         if not is_forward(data):
             refuse(
                 "is not the output of vllm bench forward --output-json, a list of "

@@ -10,15 +10,25 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from specgrid._read import File, is_folder
 from specgrid.io._points import Measured, collect
-from specgrid.io._source import integer, load_json, number, read_head, refuse
+from specgrid.io._source import (
+    AnyPath,
+    as_files,
+    integer,
+    joined,
+    load_json,
+    number,
+    read_head,
+    refuse,
+)
 from specgrid.io._table import is_csv, loose, read_table, time_column
 from specgrid.io._types import DataError, LatencyData, LatencyPoint, ReadReport
 from specgrid.io.forward import is_forward, read_forward
 from specgrid.io.serve import is_serve, read_serve, read_sweep, serve_latency
 
 
-def read_latency(paths: str | Path | Iterable[str | Path]) -> LatencyData:
+def read_latency(paths: AnyPath | Iterable[AnyPath]) -> LatencyData:
     """Latency points from any of the files that hold them.
 
     ``vllm bench forward`` output, ``vllm bench serve`` results, a ``vllm bench
@@ -29,37 +39,35 @@ def read_latency(paths: str | Path | Iterable[str | Path]) -> LatencyData:
         DataError: ``mixed_scope`` for files of different kinds, and as the
             reader of the kind.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    if not names:
+    files = as_files(paths)
+    if not files:
         refuse("no latency file was given", "empty")
-    kinds = {name: _kind(name) for name in names}
+    kinds = {str(file): _kind(file) for file in files}
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{n} ({k})" for n, k in list(kinds.items())[:4])
         refuse(f"files of different kinds: {listed}; give one kind", "mixed_scope")
-    kind = kinds[names[0]]
+    kind = kinds[str(files[0])]
     if kind == "forward":
-        return read_forward(names)
+        return read_forward(files)
     if kind == "sweep":
-        if len(names) > 1:
-            refuse("give one sweep folder", "mixed_scope", names[1])
-        return serve_latency(*read_sweep(names[0]))
+        if len(files) > 1:
+            refuse("give one sweep folder", "mixed_scope", str(files[1]))
+        return serve_latency(*read_sweep(str(files[0])))
     if kind == "serve":
-        return serve_latency(*read_serve(names))
-    return read_latency_table(names)
+        return serve_latency(*read_serve(files))
+    return read_latency_table(files)
 
 
-def _kind(name: str) -> str:
-    if name and Path(name).is_dir():
+def _kind(file: File) -> str:
+    if is_folder(file):
         return "sweep"
-    if is_csv(name):
+    if is_csv(file):
         return "table"
     try:
-        data = load_json(name)
+        data = load_json(file)
     except DataError as error:
         # JSON lines are no JSON document; the serve reader takes them.
-        if error.rule == "not_json" and '"model_id"' in read_head(name, 65536):
+        if error.rule == "not_json" and '"model_id"' in read_head(file, 65536):
             return "serve"
         raise
     if is_forward(data):
@@ -69,7 +77,7 @@ def _kind(name: str) -> str:
     return "table"
 
 
-def read_latency_table(paths: str | Path | Iterable[str | Path]) -> LatencyData:
+def read_latency_table(paths: AnyPath | Iterable[AnyPath]) -> LatencyData:
     """Latency points: CSV ``batch,context,k,step_us`` (or ``step_ms``), or JSON.
 
     ``context`` may be missing (0 throughout). JSON: a list of ``[batch, context,
@@ -79,13 +87,12 @@ def read_latency_table(paths: str | Path | Iterable[str | Path]) -> LatencyData:
     Raises:
         DataError: ``k_unknown``, ``unit``, and as `specgrid.io._points.collect`.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    report = ReadReport(", ".join(names), "latency table")
+    files = as_files(paths)
+    report = ReadReport(joined(files), "latency table")
     measured: list[Measured] = []
-    for name in names:
-        for line, row in _latency_rows(name, report):
+    for file in files:
+        name = str(file)
+        for line, row in _latency_rows(file, report):
             try:
                 point = _point(row, name, line)
             except DataError as error:
@@ -97,11 +104,12 @@ def read_latency_table(paths: str | Path | Iterable[str | Path]) -> LatencyData:
 
 
 def _latency_rows(
-    name: str, report: ReadReport
+    file: File, report: ReadReport
 ) -> list[tuple[int, tuple[object, object, object, object]]]:
+    name = str(file)
     out: list[tuple[int, tuple[object, object, object, object]]] = []
-    if is_csv(name):
-        columns, rows = read_table(name)
+    if is_csv(file):
+        columns, rows = read_table(file)
         _need_latency_columns(columns, name)
         step, factor = time_column(columns, "step", name)
         for line, row in rows:
@@ -113,7 +121,7 @@ def _latency_rows(
             us = us * factor if isinstance(us, (int, float)) else us
             out.append((line, (values[0], values[1], values[2], us)))
         return out
-    data = load_json(name)
+    data = load_json(file)
     if not isinstance(data, list):
         refuse("is no list of latency points", "wrong_format", name)
     for index, item in enumerate(data, 1):

@@ -18,17 +18,23 @@ This is not a general log parser, and it keeps no line.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeAlias
 
-from specgrid.io._source import Progress, iter_lines, refuse
+from specgrid._read import ReadError, as_text, parse_json
+from specgrid.io._source import (
+    AnyPath,
+    Progress,
+    as_files,
+    iter_lines,
+    joined,
+    refuse,
+)
 from specgrid.io._types import (
     AcceptanceCounts,
     GraphTable,
@@ -46,6 +52,9 @@ MAX_SHAPES = 1 << 18
 MAX_STARTS = 1000
 _MAX_COUNT = 2**31 - 1
 _MAX_PROCESSES = 10_000
+#: Kinds of graphs one start captures; each has a progress bar of its own.
+_MAX_CAPTURES = 100
+_MAX_K = 4096
 _UNTIMED = -(10**6)  # a bucket no time reaches
 _NO_TOKENS = "a step without tokens"
 
@@ -68,9 +77,12 @@ _TABLE_ROW = re.compile(
     rb"\|\s*([A-Z_]{1,32})\s*\|\s*(\d{1,15})\s*\|\s*$"
 )
 _TABLE_ROW_START = re.compile(rb"\|\s*\d{1,15}\s*\|\s*\d{1,15}\s*\|")
-_CAPTURE_SIZES = re.compile(rb"- Capture sizes: \[((?:\d{1,9}(?:, )?)*)\]\s*$")
+# Of a list each part has one reading only: of two, a long broken line would take
+# for ever.
+_SIZES = rb"\[((?:\d{1,9}(?:, \d{1,9})*)?)\]"
+_CAPTURE_SIZES = re.compile(rb"- Capture sizes: " + _SIZES + rb"\s*$")
 _TABLE_MODE = re.compile(rb"- Mode: ([A-Z_]{1,32})\s*$")
-_BATCHSIZE = re.compile(rb"median_time\(ms\)\): \[(.*)\]\s*$")
+_BATCHSIZE = b"median_time(ms)): ["
 _BATCHSIZE_ITEM = re.compile(
     rb"\((\d{1,9}), (\d{1,15}), (\d{1,9}(?:\.\d{1,9})?)\)(?:, |$)"
 )
@@ -107,7 +119,7 @@ _STARTUP_WORDS = (
     (b" KV cache size: ", "kv_tokens"),
 )
 _ENGINE_CONFIG = re.compile(rb"Initializing a V1 LLM engine \(v([^)\s]{1,64})\)")
-_CONFIG_SIZES = re.compile(rb"'cudagraph_capture_sizes': \[((?:\d{1,9}(?:, )?)*)\]")
+_CONFIG_SIZES = re.compile(rb"'cudagraph_capture_sizes': " + _SIZES)
 _PROGRESS_BAR = re.compile(
     rb"Capturing ([\w -]{0,60}CUDA graphs(?: \([\w, -]{1,60}\))?): {1,3}\d{1,3}%"
     rb"\|[^|\r]{0,400}\| {0,3}(\d{1,9})/(\d{1,9})"
@@ -115,7 +127,7 @@ _PROGRESS_BAR = re.compile(
 
 
 def read_log(
-    paths: str | Path | Iterable[str | Path], progress: Progress | None = None
+    paths: AnyPath | Iterable[AnyPath], progress: Progress | None = None
 ) -> LogData:
     """Reads one server's log, from one file or several in order.
 
@@ -133,14 +145,12 @@ def read_log(
         DataError: A file cannot be read at all, or two processes report
             contradictory things that cannot both be true.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    if not names:
+    files = as_files(paths)
+    if not files:
         refuse("no log was given", "empty")
-    pass_ = _Pass(ReadReport(", ".join(names), "log"))
-    for name in names:
-        for line_number, line in iter_lines(name, pass_.report, progress):
+    pass_ = _Pass(ReadReport(joined(files), "log"))
+    for file in files:
+        for line_number, line in iter_lines(file, pass_.report, progress):
             pass_.take(line_number, line)
     return pass_.finish()
 
@@ -213,18 +223,20 @@ class _Pass:
     def json_line(self, number: int, line: bytes) -> None:
         """A record of vLLM's JSON log format: its message, line by line."""
         try:
-            record = json.loads(line)
+            record = parse_json(as_text(line))
             message = record["message"]
             process = f"({record.get('processName', '')} pid={record.get('process')}) "
-        except (ValueError, KeyError, AttributeError, RecursionError):
+        except (ReadError, KeyError, TypeError, AttributeError):
             self.damage(number, "JSON log record cut short or broken", line)
             return
         if not isinstance(message, str):
             self.damage(number, "JSON log record whose message is no text", line)
             return
-        for part in message.split("\n"):
-            if part and not part.startswith("{"):
-                self.take(number, (process + part).encode("utf-8", "replace"))
+        parts = [p for p in message.split("\n") if p and not p.startswith("{")]
+        if not parts:
+            self.report.num_skipped += 1
+        for part in parts:
+            self.take(number, (process + part).encode("utf-8", "replace"))
 
     def damage(self, number: int, reason: str, line: bytes) -> None:
         self.report.add_damage(number, reason, line[-400:].decode("utf-8", "replace"))
@@ -271,6 +283,7 @@ class _Pass:
         if last is not None:
             if index == last[0] and text == last[1]:
                 self.num_repeated += 1
+                self.report.num_skipped += 1
                 return True
             if index > last[0] + 1:
                 self.num_missing += index - last[0] - 1
@@ -285,6 +298,7 @@ class _Pass:
     def table_row(self, number: int, line: bytes) -> None:
         if b"Unpadded Tokens" in line:
             self.graphs.num_intervals += 1
+            self.report.num_skipped += 1
             return
         match = _TABLE_ROW.search(line)
         if match is None:
@@ -315,6 +329,7 @@ class _Pass:
                     f"{mode}; the later one is shown, the counts are added up"
                 )
             self.graphs.mode = mode
+            self.report.num_read += 1
         elif match := _CAPTURE_SIZES.search(line):
             sizes = _int_list(match[1])
             if self.graphs.capture_sizes not in (None, sizes):
@@ -323,6 +338,7 @@ class _Pass:
                     "counts are added up"
                 )
             self.graphs.capture_sizes = sizes
+            self.report.num_read += 1
         elif b"- Capture sizes:" in line:
             self.damage(number, "capture sizes cut short", line)
         else:
@@ -371,7 +387,8 @@ class _Pass:
             if len(self.starts) == MAX_STARTS:
                 self.report.add_note(f"only the last {MAX_STARTS:,} starts are kept")
             self.starts.append(_Start())
-        self.starts[-1].seen.add(mark)
+        if len(self.starts[-1].seen) < _MAX_PROCESSES:
+            self.starts[-1].seen.add(mark)
         return self.starts[-1]
 
     def engine_config(self, number: int, line: bytes) -> None:
@@ -392,7 +409,9 @@ class _Pass:
             found = True
             if match[2] == match[3] and self.starts:
                 name = " ".join(match[1].decode("utf-8", "replace").split())
-                self.starts[-1].num_graphs[name] = int(match[3])
+                graphs = self.starts[-1].num_graphs
+                if name in graphs or len(graphs) < _MAX_CAPTURES:
+                    graphs[name] = int(match[3])
         if found:
             self.report.num_read += 1
         else:
@@ -401,15 +420,17 @@ class _Pass:
     # The two lines with totals or rates.
 
     def batchsize(self, number: int, line: bytes) -> None:
-        match = _BATCHSIZE.search(line)
-        items = [] if match is None else _BATCHSIZE_ITEM.findall(match[1])
-        if match is None or match[1].count(b"(") != len(items):
+        _, found, rest = line.rstrip().partition(_BATCHSIZE)
+        items = _BATCHSIZE_ITEM.findall(rest.removesuffix(b"]"))
+        if not found or not rest.endswith(b"]") or rest.count(b"(") != len(items):
             self.damage(number, "batch-size line cut short or broken", line)
             return
         self.report.num_read += 1
         counts = {int(size): int(count) for size, count, _ in items}
         median_us = {int(size): float(ms) * 1000 for size, _, ms in items}
-        self.sizes[_process(line)] = SizeTimes(counts, median_us)
+        process = _process(line)
+        if process in self.sizes or len(self.sizes) < _MAX_PROCESSES:
+            self.sizes[process] = SizeTimes(counts, median_us)
 
     def spec_line(self, number: int, line: bytes) -> None:
         match = _SPEC.search(line)
@@ -502,6 +523,8 @@ class _SpecLines:
             rates = [float(r) for r in match[3].split(b", ")]
         except ValueError:
             return "per-position rates broken"
+        if len(rates) > _MAX_K:
+            return f"more than {_MAX_K} positions"
         if max(rates) > 1.0:
             return "a per-position acceptance above 1"
         if any(deep > shallow for shallow, deep in pairwise(rates)):

@@ -15,10 +15,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from specgrid._read import plain_number
 from specgrid.io._accept import from_totals
-from specgrid.io._source import read_text, refuse
+from specgrid.io._source import AnyPath, read_text, refuse
 from specgrid.io._types import AcceptanceCounts, DataError, ReadReport
 
 MAX_SCRAPE_BYTES = 64 << 20
@@ -62,8 +62,8 @@ class MetricsData:
 
 
 def read_metrics(
-    path: str | Path,
-    before: str | Path | None = None,
+    path: AnyPath,
+    before: AnyPath | None = None,
     *,
     drafts_by_k: Mapping[int, float] | None = None,
 ) -> MetricsData:
@@ -82,8 +82,8 @@ def read_metrics(
     """
     name = str(path) if before is None else f"{before} to {path}"
     report = ReadReport(name, "/metrics")
-    late = _Scrape(str(path), report)
-    early = None if before is None else _Scrape(str(before), report)
+    late = _Scrape(path, report)
+    early = None if before is None else _Scrape(before, report)
     if early is not None:
         if early.model != late.model:
             refuse(f"two models: {early.model} and {late.model}", "mixed_models", name)
@@ -129,13 +129,14 @@ def looks_like_metrics(text: str) -> bool:
 class _Scrape:
     """The counters of one scrape, by (name, engine, position or -1)."""
 
-    def __init__(self, name: str, report: ReadReport) -> None:
+    def __init__(self, path: AnyPath, report: ReadReport) -> None:
+        name = str(path)
         self.values: dict[tuple[str, str, int], float] = {}
         self.created: dict[tuple[str, str, int], float] = {}
         self.running: float | None = None
         models: set[str] = set()
         diffusion = False
-        whole = read_text(name, MAX_SCRAPE_BYTES)
+        whole = read_text(path, MAX_SCRAPE_BYTES)
         lines = whole.splitlines()
         for number, line in enumerate(lines, 1):
             text = line.strip()
@@ -263,12 +264,11 @@ def _labels(text: str) -> dict[str, str] | None:
 
 
 def _value(text: str, metric: str, name: str, line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
+    number = plain_number(text)
+    if number is None:
         refuse(f"{metric} is {text[:40]!r}", "not_number", name, line)
-    if not math.isfinite(value):
-        refuse(f"{metric} is {text}", "not_finite", name, line)
-    if value < 0:
-        refuse(f"{metric} is {text}, below 0", "negative", name, line)
-    return value
+    if not math.isfinite(number):
+        refuse(f"{metric} is {text:.40}", "not_finite", name, line)
+    if number < 0:
+        refuse(f"{metric} is {text:.40}, below 0", "negative", name, line)
+    return number

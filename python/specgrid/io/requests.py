@@ -9,13 +9,21 @@ vary freely. The ``summary`` level is used where the totals show one K.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeGuard
 
-from specgrid.io._source import Progress, iter_lines, load_json, refuse
+from specgrid._read import ReadError, as_text, parse_json
+from specgrid.io._source import (
+    AnyPath,
+    Progress,
+    as_files,
+    iter_lines,
+    joined,
+    load_json,
+    read_head,
+    refuse,
+)
 from specgrid.io._types import (
     AcceptanceCounts,
     ContextAcceptance,
@@ -27,7 +35,7 @@ MAX_K = 4096
 
 
 def read_requests(
-    paths: str | Path | Iterable[str | Path],
+    paths: AnyPath | Iterable[AnyPath],
     *,
     context_ranges: Sequence[tuple[int, int]] = (),
     progress: Progress | None = None,
@@ -51,16 +59,15 @@ def read_requests(
         DataError: ``mixed_models``; ``empty`` where no usable block was found,
             with the first reason.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    report = ReadReport(", ".join(names), "per-request speculation metrics")
+    files = as_files(paths)
+    report = ReadReport(joined(files), "per-request speculation metrics")
     total = _Counts()
     ranges = [_Counts() for _ in context_ranges]
     models: set[str] = set()
     request_ks: set[int] = set()
-    for name in names:
-        for number, record in _records(name, report, progress):
+    for file in files:
+        name = str(file)
+        for number, record in _records(file, report, progress):
             block = _find_block(record)
             if block is None:
                 report.num_skipped += 1
@@ -157,36 +164,31 @@ class _Counts:
 
 
 def _records(
-    name: str, report: ReadReport, progress: Progress | None
+    file: AnyPath, report: ReadReport, progress: Progress | None
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Objects of a JSON lines file, or of one that holds an array."""
-    first = True
-    for number, line in iter_lines(name, report, progress, MAX_RECORD_BYTES):
-        text = line.strip()
-        if not text:
-            continue
-        if first and text in (b"[", b"{"):
-            # Indented JSON: one document, not one object a line.
-            whole = load_json(name)
-            items = whole if isinstance(whole, list) else [whole]
-            for index, item in enumerate(items, 1):
-                if isinstance(item, dict):
-                    yield index, item
-                else:
-                    report.add_damage(index, "not a JSON object")
-            return
-        first = False
-        text = text.removeprefix(b"data:").strip()
-        if text == b"[DONE]":
+    first = read_head(file).lstrip("\ufeff \t\r\n").partition("\n")[0]
+    if first.strip() in ("[", "{"):
+        # Indented JSON: one document, not one object a line.
+        whole = load_json(file)
+        items = whole if isinstance(whole, list) else [whole]
+        for index, item in enumerate(items, 1):
+            if isinstance(item, dict):
+                yield index, item
+            else:
+                report.add_damage(index, "not a JSON object")
+        return
+    for number, line in iter_lines(file, report, progress, MAX_RECORD_BYTES):
+        text = line.strip().removeprefix(b"data:").strip()
+        if not text or text == b"[DONE]":
             continue
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
-            report.add_damage(
-                number,
-                "JSON cut short or broken",
-                text[:200].decode("utf-8", "replace"),
-            )
+            data = parse_json(as_text(text))
+        except ReadError as error:
+            reason = "JSON cut short or broken"
+            if error.rule != "not_json":
+                reason = f"JSON refused: {error}"
+            report.add_damage(number, reason, text[:200].decode("utf-8", "replace"))
             continue
         for item in data if isinstance(data, list) else [data]:
             if isinstance(item, dict):

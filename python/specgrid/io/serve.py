@@ -9,16 +9,21 @@ the server did meanwhile, and is used only where K was constant.
 
 from __future__ import annotations
 
-import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from specgrid import _read
+from specgrid._read import File, ReadError, is_folder
 from specgrid.io._accept import from_totals
 from specgrid.io._points import Measured, collect
 from specgrid.io._source import (
+    AnyPath,
+    as_files,
     integer,
+    joined,
     mapping,
     number,
     parse_json,
@@ -40,7 +45,7 @@ _CONFIG_NAMES = ("speculative_config", "speculative-config")
 
 
 def read_serve(
-    paths: str | Path | Iterable[str | Path],
+    paths: AnyPath | Iterable[AnyPath],
 ) -> tuple[list[ServeResult], ReadReport]:
     """Reads result files: JSON, JSON lines, or a list of results.
 
@@ -54,13 +59,12 @@ def read_serve(
         DataError: ``mixed_models``, ``mixed_drafters``, ``not_json``,
             ``wrong_format``, ``empty``, or a field that contradicts another.
     """
-    if isinstance(paths, (str, Path)):
-        paths = [paths]
-    names = [str(p) for p in paths]
-    report = ReadReport(", ".join(names), "vllm bench serve")
+    files = as_files(paths)
+    report = ReadReport(joined(files), "vllm bench serve")
     results: list[ServeResult] = []
-    for name in names:
-        for line, data in _objects(name, report):
+    for file in files:
+        name = str(file)
+        for line, data in _objects(file, report):
             if not is_serve(data):
                 report.add_damage(line, "not a result of vllm bench serve")
                 continue
@@ -85,18 +89,12 @@ def read_sweep(folder: str | Path) -> tuple[list[ServeResult], ReadReport]:
         DataError: As `read_serve`; ``empty`` where the folder holds no run.
     """
     root = Path(folder)
-    if not root.is_dir():
+    if not is_folder(root):
         refuse("is not a folder", "unreadable", str(root))
     runs: list[Path] = []
     failures = 0
     others = 0
-    for count, path in enumerate(root.rglob("*.json")):
-        if count >= MAX_SWEEP_FILES:
-            refuse(
-                f"holds over {MAX_SWEEP_FILES:,} JSON files; name one experiment",
-                "too_large",
-                str(root),
-            )
+    for path in _json_files(root):
         if path.name.endswith("failure.json"):
             failures += 1
         elif path.name.startswith("run="):
@@ -117,6 +115,23 @@ def read_sweep(folder: str | Path) -> tuple[list[ServeResult], ReadReport]:
     if failures:
         report.add_note(f"{failures} runs of the sweep failed and are missing")
     return results, report
+
+
+def _json_files(root: Path) -> Iterator[Path]:
+    """The JSON files under a folder; links to folders are not followed."""
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        seen += len(folders) + len(files)
+        if seen > MAX_SWEEP_FILES:
+            refuse(
+                f"holds over {MAX_SWEEP_FILES:,} files; name one experiment",
+                "too_large",
+                str(root),
+            )
+        for name in files:
+            path = Path(folder, name)
+            if name.endswith(".json") and path.is_file():
+                yield path
 
 
 def is_serve(data: object) -> bool:
@@ -209,9 +224,10 @@ def serve_acceptance(
     )
 
 
-def _objects(name: str, report: ReadReport) -> Iterator[tuple[int, object]]:
+def _objects(file: File, report: ReadReport) -> Iterator[tuple[int, object]]:
     """The JSON objects in a file with their line, whatever way they are stored."""
-    text = read_text(name)
+    name = str(file)
+    text = read_text(file)
     if not text.strip():
         refuse("is empty", "empty", name)
     lines = text.splitlines()
@@ -235,8 +251,8 @@ def _objects(name: str, report: ReadReport) -> Iterator[tuple[int, object]]:
 
 def _one_a_line(filled: list[str]) -> bool:
     try:
-        return isinstance(json.loads(filled[0]), dict)
-    except (ValueError, RecursionError):
+        return isinstance(_read.parse_json(filled[0]), dict)
+    except ReadError:
         return False
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 import difflib
 import functools
-import json
 import re
 import reprlib
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from specgrid._errors import ConfigError
+from specgrid._read import File, ReadError, parse_json
 from specgrid.io import _document
 from specgrid.io._document import MAX_TEXT_BYTES, read_text
 from specgrid.io._manifest import command_in, is_manifest
@@ -172,7 +172,7 @@ def human_int(text: str) -> int:
     return int(number) << (10 * power)
 
 
-def read_config_file(path: str | Path) -> RawSettings:
+def read_config_file(path: str | Path | File) -> RawSettings:
     """Reads vLLM's YAML, the same settings as JSON, a manifest or a script.
 
     Args:
@@ -184,8 +184,8 @@ def read_config_file(path: str | Path) -> RawSettings:
     """
     if not str(path):
         raise ConfigError("the name of the settings file is empty; name the file")
-    path = Path(path)
-    return parse_text(read_text(path), path.name, path.suffix)
+    named = Path(path)
+    return parse_text(read_text(path), named.name, named.suffix)
 
 
 def parse_text(text: str, name: str, suffix: str = "") -> RawSettings:
@@ -545,8 +545,8 @@ def _dashes(flag: str) -> str:
 
 def _dotted_value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ReadError:
         pass
     try:
         return human_int(text)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from specgrid._errors import ConfigError
+from specgrid._read import File
 from specgrid.io._device import DEVICES, Device
 from specgrid.io._resolve import Resolver
 from specgrid.io._settings import Setting, Source
@@ -158,7 +159,7 @@ def _with_config_file(raw: RawSettings) -> RawSettings:
 
 def load(
     command: str | Sequence[str] = (),
-    config_file: str | Path | None = None,
+    config_file: str | Path | File | None = None,
     overrides: str | Sequence[str] = (),
     device: Device | None = None,
     *,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
+from specgrid._read import as_file
 from specgrid.io._source import (
+    AnyPath,
     Progress,
+    as_files,
     integer,
     load_json,
     number,
@@ -25,7 +27,7 @@ from specgrid.io.log import read_log
 
 
 def read_workload(
-    paths: str | Path | Sequence[str | Path],
+    paths: AnyPath | Sequence[AnyPath],
     progress: Progress | None = None,
     *,
     need_steps: bool = True,
@@ -47,10 +49,10 @@ def read_workload(
     Raises:
         DataError: No step shape was found in it.
     """
-    names = [str(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    if len(names) == 1 and names[0] != "-" and _is_table(names[0]):
-        return read_workload_table(names[0]), None
-    log = read_log(names, progress)
+    files = as_files(paths)
+    if len(files) == 1 and str(files[0]) != "-" and _is_table(files[0]):
+        return read_workload_table(files[0]), None
+    log = read_log(files, progress)
     if need_steps and log.steps.num_steps <= 0:
         no_steps(log)
     return log.steps, log
@@ -61,8 +63,8 @@ def no_steps(log: LogData) -> NoReturn:
     refuse(_why_no_steps(log), "empty", log.report.source)
 
 
-def _is_table(name: str) -> bool:
-    head = read_head(name).lstrip("\ufeff \t\r\n")
+def _is_table(file: AnyPath) -> bool:
+    head = read_head(file).lstrip("\ufeff \t\r\n")
     if head.startswith("{"):
         return '"message"' not in head.split("\n", 1)[0]
     if re.match(r"\[\s*[]\[{]", head):  # not a log's own bracket, as in [rank0]
@@ -98,7 +100,7 @@ def _why_no_steps(log: LogData) -> str:
     )
 
 
-def read_workload_table(path: str | Path) -> StepCounts:
+def read_workload_table(path: AnyPath) -> StepCounts:
     """A workload: CSV ``query_len,num_reqs,num_tokens,weight`` or JSON.
 
     A row with query_len and num_reqs is a uniform decode step, one with only
@@ -111,6 +113,7 @@ def read_workload_table(path: str | Path) -> StepCounts:
     Raises:
         DataError: Nothing usable in it, or a negative or non-finite weight.
     """
+    path = as_file(path)
     name = str(path)
     steps = StepCounts(num_engines=1)
     if not is_csv(path):

@@ -27,12 +27,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from specgrid._read import File, ReadError, as_text, parse_json, read_text
+
 from . import _log
 
 HEADER: Final = 4096
 SLOTS: Final = 8192
 _FIELDS: Final = 5
 _SIZE: Final = HEADER + SLOTS * _FIELDS * 8
+_MAX_SAID: Final = 1 << 20
 _SUFFIX: Final = ".counters"
 
 STEP: Final = 1
@@ -182,8 +185,8 @@ def published(name: str) -> list[dict[str, Any]]:
     """What the processes of one server published."""
     found = []
     for path in _files(name, "process-*.json"):
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            document = json.loads(path.read_text())
+        with contextlib.suppress(ReadError):
+            document = parse_json(read_text(path, _MAX_SAID))
             if _is_published(document):
                 found.append(document)
     return found
@@ -301,10 +304,9 @@ def _files(name: str, pattern: str) -> list[Path]:
 def _read(path: Path) -> Reading | None:
     """A counter file, or None for what is none (not yet, not any more, never)."""
     try:
-        with path.open("rb") as file:
-            data = file.read(_SIZE + 1)
-        header = json.loads(data[:HEADER])
-    except (OSError, ValueError, RecursionError):
+        data = File(path).whole(_SIZE)
+        header = parse_json(as_text(data[:HEADER]))
+    except ReadError:
         return None
     if len(data) != _SIZE or not isinstance(header, dict):
         return None

@@ -3,7 +3,7 @@
 
 A check looks at a Subject and yields findings; it prints nothing and decides nothing
 about exit status. Costs are only those somebody measured and published, with the number
-of the report. Every id has a section in docs/lint.md.
+of the report. Every id has a section in findings.md and docs/lint.md.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 
 from specgrid._errors import ConfigError
 from specgrid._plan import CapturePlan
+from specgrid._read import File
 from specgrid.io._source import parse_json, read_text
 
 MAX_BYTES = 64 << 20
@@ -143,9 +144,10 @@ def read_plan(path: str) -> dict[str, Any]:
     Raises:
         ConfigError: It is neither; says what is wrong where.
     """
-    found = _read(path)
+    file = File(path)
+    found = _read(file)
     if found.get("format") == "specgrid-plan":
-        return _saved(CapturePlan.load(path), path)
+        return _saved(CapturePlan.load(file), path)
     _check_schema(found, "specgrid.plan", path, "specgrid plan --json --frontier")
     kept: dict[str, Any] = _fit(found, PLAN, path, "")
     _check_sizes(kept, path)
@@ -158,7 +160,7 @@ def read_tuned(path: str) -> dict[str, Any]:
     Raises:
         ConfigError: It is not; says what is wrong where.
     """
-    found = _read(path)
+    found = _read(File(path))
     _check_schema(found, "specgrid.tune", path, "specgrid tune --json")
     kept: dict[str, Any] = _fit(found, TUNE, path, "")
     grid = kept["grid"]
@@ -171,8 +173,9 @@ def read_tuned(path: str) -> dict[str, Any]:
     return kept | {"file": Path(path).name}
 
 
-def _read(path: str) -> dict[str, Any]:
-    found = parse_json(read_text(path, MAX_BYTES), path)
+def _read(file: File) -> dict[str, Any]:
+    path = str(file)
+    found = parse_json(read_text(file, MAX_BYTES), path)
     if not isinstance(found, dict):
         raise ConfigError(f"{path} holds no JSON object")
     return found
