@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,10 @@ def test_what_needs_numpy_is_refused_where_numpy_is() -> None:
 
 
 @needs_own_gil
+@pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="without a GIL NumPy loads in no sub-interpreter",
+)
 def test_an_interpreter_that_shares_the_gil_does_all_the_work() -> None:
     expected = here(WORK)
     assert expected.startswith("native ")
