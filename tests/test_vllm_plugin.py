@@ -288,14 +288,14 @@ def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_counts_are_read_by_another_process(run_dir: Path) -> None:
-    counters = _counters.open_counters("worker", model="tiny")
+    counters = _counters.open_counters("worker")
     for _ in range(3):
         counters.add(_counters.STEP, 4, 17, 2)
     counters.add(_counters.TRANSITION, 3, 0, 0)
     code = (
         "from specgrid.vllm_plugin import _counters as c\n"
         "r, = c.read_server('test-server')\n"
-        "print(r.header['role'], r.header['model'], [tuple(x) for x in r.counts])\n"
+        "print(r.header['role'], r.header['pid'], [tuple(x) for x in r.counts])\n"
     )
     child = subprocess.run(
         [sys.executable, "-c", code],
@@ -304,7 +304,9 @@ def test_counts_are_read_by_another_process(run_dir: Path) -> None:
         text=True,
         check=True,
     )
-    assert child.stdout == "worker tiny [(1, (4, 17, 2), 3), (3, (3, 0, 0), 1)]\n"
+    assert child.stdout == (
+        f"worker {os.getpid()} [(1, (4, 17, 2), 3), (3, (3, 0, 0), 1)]\n"
+    )
 
 
 def test_counts_that_find_no_slot_are_counted_as_overflow(run_dir: Path) -> None:
@@ -331,16 +333,15 @@ def test_counting_goes_on_in_memory_where_nothing_can_be_written(
 
 
 def test_dead_servers_are_forgotten_and_live_ones_kept(run_dir: Path) -> None:
-    dead = run_dir / "dead"
+    dead = run_dir / "18a0b1c2d3e4f5-999999999"
     dead.mkdir()
     (dead / "worker-999999999-0.counters").write_bytes(b"")
     _counters.open_counters("worker")
-    _counters.publish({"process": "here", "pid": os.getpid()})
+    here = {"process": "here", "pid": os.getpid(), "active": [], "reasons": {}}
+    _counters.publish(here)
     _counters.remove_dead()
     assert _counters.servers() == ["test-server"]
-    assert _counters.published("test-server") == [
-        {"process": "here", "pid": os.getpid()}
-    ]
+    assert _counters.published("test-server") == [here]
 
 
 def test_equal_digests_agree_and_different_ones_are_named() -> None:

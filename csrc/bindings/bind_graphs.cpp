@@ -367,8 +367,9 @@ PyObject* dispatch_call(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                        .num_ubatches = fields[5]});
 }
 
-// The interpreter keeps a pointer to it for as long as the function lives.
-PyMethodDef dispatch_def = {
+// Every interpreter keeps a pointer to it and none writes, which the C type
+// does not say.
+const PyMethodDef dispatch_def = {
     "dispatch",
     // The documented way to register a METH_FASTCALL function.
     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&dispatch_call)),
@@ -389,8 +390,8 @@ py::object bind_dispatch(const std::shared_ptr<GraphTable>& table,
   if (capsule == nullptr) throw py::error_already_set();
   bound.release();
   const auto owner = py::reinterpret_steal<py::object>(capsule);
-  PyObject* const function =
-      PyCFunction_NewEx(&dispatch_def, owner.ptr(), nullptr);
+  PyObject* const function = PyCFunction_NewEx(
+      const_cast<PyMethodDef*>(&dispatch_def), owner.ptr(), nullptr);
   if (function == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(function);
 }

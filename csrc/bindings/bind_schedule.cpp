@@ -31,27 +31,57 @@ bool read_int(PyObject* object, std::int64_t& out) {
   return overflow == 0;
 }
 
+// The items of an exact list or tuple, which stay while this lives. Without the
+// GIL another thread may change a list meanwhile, so its items are copied then.
+class Items {
+ public:
+  explicit Items(PyObject* sequence) : sequence_(sequence) {
+#ifdef Py_GIL_DISABLED
+    if (PyList_CheckExact(sequence)) {
+      copy_ = py::reinterpret_steal<py::object>(PyList_AsTuple(sequence));
+      if (!copy_) throw py::error_already_set();
+      sequence_ = copy_.ptr();
+    }
+#endif
+  }
+  [[nodiscard]] static bool are_in(PyObject* object) {
+    return PyList_CheckExact(object) || PyTuple_CheckExact(object);
+  }
+  [[nodiscard]] Py_ssize_t size() const {
+    return PySequence_Fast_GET_SIZE(sequence_);
+  }
+  [[nodiscard]] PyObject* operator[](Py_ssize_t i) const {
+    return PySequence_Fast_GET_ITEM(sequence_, i);
+  }
+
+ private:
+#ifdef Py_GIL_DISABLED
+  py::object copy_;
+#endif
+  PyObject* sequence_;
+};
+
 // A list of 3- or 5-item lists or tuples of exact ints becomes an (n, 5)
 // array and a flag whether every row had 3 items. None for anything unusual,
 // which Python then looks at, row by row, to say what is wrong.
 py::object rows_from_list(const py::object& rows) {
-  PyObject* const list = rows.ptr();
-  if (!PyList_CheckExact(list) && !PyTuple_CheckExact(list)) return py::none();
-  const Py_ssize_t n = PySequence_Fast_GET_SIZE(list);
+  if (!Items::are_in(rows.ptr())) return py::none();
+  const Items list(rows.ptr());
+  const Py_ssize_t n = list.size();
   if (n == 0) return py::none();
   std::vector<std::int64_t> values;
   values.reserve(static_cast<std::size_t>(n) * 5);
   Py_ssize_t arity = 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* const row = PySequence_Fast_GET_ITEM(list, i);
-    if (!PyList_CheckExact(row) && !PyTuple_CheckExact(row)) return py::none();
-    const Py_ssize_t items = PySequence_Fast_GET_SIZE(row);
+    if (!Items::are_in(list[i])) return py::none();
+    const Items row(list[i]);
+    const Py_ssize_t items = row.size();
     if (items != 3 && items != 5) return py::none();
     if (arity != 0 && items != arity) return py::none();
     arity = items;
     std::int64_t v[5];
     for (Py_ssize_t j = 0; j < items; ++j) {
-      if (!read_int(PySequence_Fast_GET_ITEM(row, j), v[j])) return py::none();
+      if (!read_int(row[j], v[j])) return py::none();
     }
     if (items == 3) {
       values.insert(values.end(), {v[0], v[1], 1, kContextInfinity, v[2]});

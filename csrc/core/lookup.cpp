@@ -110,11 +110,12 @@ std::int64_t gather(const Lookup& lookup, std::span<const std::int64_t> batches,
                     std::span<const std::int64_t> contexts,
                     std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
+    const std::int64_t batch = batches[i];
     const std::int64_t context = contexts.empty() ? 0 : contexts[i];
-    if (batches[i] < 0 || batches[i] > lookup.max_num_seqs || context < 0) {
+    if (batch < 0 || batch > lookup.max_num_seqs || context < 0) {
       return static_cast<std::int64_t>(i);
     }
-    out[i] = lookup.at(batches[i], context);
+    out[i] = lookup.at(batch, context);
   }
   return -1;
 }

@@ -26,7 +26,8 @@ CHOICES: Final = {
     "context_aggregate": AGGREGATES,
 }
 #: The first value of a choice is its default.
-KEYS: Final = (*CHOICES, "schedule", "plan", "shadow", "counters")
+SWITCHES: Final = ("shadow", "counters")
+KEYS: Final = (*CHOICES, "schedule", "plan", *SWITCHES)
 # Written by the plug-in itself for the server's other processes.
 _INTERNAL: Final = ("plan_data",)
 
@@ -79,6 +80,9 @@ def _problem(key: str, value: Any) -> str:
     elif key == "plan":
         if value is not None and not isinstance(value, str):
             return f"specgrid.plan {_short(value)} is no path; it is ignored"
+    elif key in SWITCHES:
+        if value is not None and not isinstance(value, bool):
+            return f"specgrid.{key} {_short(value)} is not true or false; it is ignored"
     elif key not in (*KEYS, *_INTERNAL):
         close = difflib.get_close_matches(key[:60], KEYS, 1)
         hint = f" (did you mean {close[0]}?)" if close else ""

@@ -37,7 +37,7 @@ SECONDS = 240  # a test that hangs sees the fault too
 # The tests that look at a module; its own examples run beside them.
 TESTS = {
     "_rows": "test_schedule test_compat",
-    "_schedule": "test_schedule test_compat test_properties",
+    "_schedule": "test_schedule test_compat",
     "_lookup": "test_lookup test_schedule",
     "_compress": "test_tune",
     "_capture": "test_capture",

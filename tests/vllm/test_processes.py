@@ -36,6 +36,32 @@ r.register = register
 """
 
 
+NOWHERE = """
+import os, tempfile
+for name in ("HOME", "SPECGRID_RUN_DIR"):
+    os.environ.pop(name)
+def none():
+    raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile.gettempdir = none
+mkdir = os.mkdir
+def read_only(path, *args, **kwargs):
+    if "specgrid-" in os.fspath(path):
+        raise OSError(30, "Read-only file system")
+    return mkdir(path, *args, **kwargs)
+os.mkdir = read_only
+os.chdir("/proc")
+"""
+
+STRANGERS = """
+import os, pathlib
+run = pathlib.Path(os.environ["SPECGRID_RUN_DIR"]) / "strangers"
+for name in ("nodash", "app-20240101.log", "process-999999999.json"):
+    (run / "logs").mkdir(parents=True, exist_ok=True)
+    (run / "logs" / name).write_text("not specgrid's")
+os.environ["SPECGRID_RUN_DIR"] = str(run)
+"""
+
+
 @dataclass(frozen=True)
 class Circumstance:
     """Environment variables and code run before plug-ins are loaded."""
@@ -70,6 +96,41 @@ CIRCUMSTANCES = {
     ),
     "no writable directory": Circumstance(
         {"SPECGRID_RUN_DIR": "/proc/no/such/place"}, says="with vLLM 0.33"
+    ),
+    "counters' folder is a file": Circumstance(
+        {"SPECGRID_RUN_DIR": "/etc/passwd"}, says="counted in memory alone"
+    ),
+    "nowhere to write, no home": Circumstance(
+        before=NOWHERE, says="counted in memory alone"
+    ),
+    "a folder of someone else's files": Circumstance(
+        before=STRANGERS, says="with vLLM 0.33"
+    ),
+    "rubbish in every variable": Circumstance(
+        {
+            "SPECGRID_POLICY": "\udcff",
+            "SPECGRID_RULE": "näh",
+            "SPECGRID_AGREE_TIMEOUT": "soon",
+            "SPECGRID_SERVER": "\udcff / \n",
+            "SPECGRID_RUN_DIR": "\udcff\udc80",
+        },
+        before="import os, tempfile; os.chdir(tempfile.mkdtemp())",
+        says=r"policy='\udcff' is not known; write one of reachable",
+    ),
+    "every variable empty": Circumstance(
+        dict.fromkeys(
+            (
+                "SPECGRID_DISABLE",
+                "SPECGRID_SHADOW",
+                "SPECGRID_POLICY",
+                "SPECGRID_RULE",
+                "SPECGRID_AGREE_TIMEOUT",
+                "SPECGRID_SERVER",
+                "SPECGRID_BACKEND",
+            ),
+            "",
+        ),
+        says="with vLLM 0.33",
     ),
     "two registrations": Circumstance(
         before="import specgrid.vllm_plugin as p; p.register(); p.register()",
@@ -139,6 +200,14 @@ def test_the_plugin_is_active_exactly_when_it_should(started: Any, name: str) ->
 def test_the_log_says_what_happened(started: Any, name: str) -> None:
     _, log = started[name]
     assert CIRCUMSTANCES[name].says in log
+
+
+def test_files_of_others_in_the_counters_folder_stay(
+    started: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (logs,) = tmp_path_factory.getbasetemp().glob("start0/run/strangers/logs")
+    assert {path.read_text() for path in logs.iterdir()} == {"not specgrid's"}
+    assert len(list(logs.iterdir())) == 3
 
 
 def test_an_optimised_python_loses_no_check(model: str, tmp_path: Path) -> None:

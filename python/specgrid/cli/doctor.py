@@ -269,7 +269,7 @@ def _steps(readings: list[Any]) -> dict[str, Any]:
     for reading in readings:
         for kind, key, count in reading.counts:
             if kind == _counters.STEP:
-                mode = _counters.MODES[key[2]]
+                mode = _counters.mode_name(key[2])
                 by_mode[mode] = by_mode.get(mode, 0) + count
                 shapes[key] = shapes.get(key, 0) + count
             elif kind == _counters.DRAFT:
@@ -285,7 +285,7 @@ def _steps(readings: list[Any]) -> dict[str, Any]:
             {
                 "query_len": query_len,
                 "num_reqs": num_reqs,
-                "mode": _counters.MODES[mode],
+                "mode": _counters.mode_name(mode),
                 "steps": count,
             }
             for (query_len, num_reqs, mode), count in busiest

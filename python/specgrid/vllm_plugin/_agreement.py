@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,6 +22,7 @@ from . import _log
 from ._seam import StopStartupError
 
 _TIMEOUT_S: Final = 600.0
+_LONGEST_S: Final = 7 * 86400
 
 Parts = Mapping[str, str]
 
@@ -67,8 +69,6 @@ def compare(parts: Parts, group: Any) -> None:
     import torch.distributed as dist
 
     size = dist.get_world_size(group)
-    if size == 1:
-        return
     if dist.get_backend(group) == "gloo":
         _wait_for_all(group)
     everyone: list[Any] = [None] * size
@@ -83,14 +83,33 @@ def compare(parts: Parts, group: Any) -> None:
     _log.info("%d ranks agree on schedule, sizes and graphs", size)
 
 
+def timeout_s() -> float:
+    """Seconds that ranks wait for each other: SPECGRID_AGREE_TIMEOUT, else 600."""
+    given = os.environ.get("SPECGRID_AGREE_TIMEOUT") or str(_TIMEOUT_S)
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if 0 < seconds <= _LONGEST_S:
+        return seconds
+    _log.once(
+        logging.WARNING,
+        "SPECGRID_AGREE_TIMEOUT=%.100r is no number of seconds above 0 and up to %d; "
+        "%d is used",
+        given,
+        _LONGEST_S,
+        _TIMEOUT_S,
+    )
+    return _TIMEOUT_S
+
+
 def _wait_for_all(group: Any) -> None:
     """Name the ranks that do not come, instead of waiting for them."""
     import torch.distributed as dist
 
-    seconds = float(os.environ.get("SPECGRID_AGREE_TIMEOUT", _TIMEOUT_S))
     try:
         dist.monitored_barrier(
-            group, datetime.timedelta(seconds=seconds), wait_all_ranks=True
+            group, datetime.timedelta(seconds=timeout_s()), wait_all_ranks=True
         )
     except RuntimeError as error:
         raise StopStartupError(

@@ -5,7 +5,7 @@ The scheduler lives in the engine core, the dispatch in a worker, and `/metrics`
 API process. Each counting process maps one small file into memory and adds to it in
 place: no lock, no message, well under a microsecond a step. The API process and
 `specgrid doctor` read the files. Where no file can be written the counts stay in this
-process and doctor says so.
+process and the log says so.
 
 Layout: a header of HEADER bytes (JSON, padded with spaces), then slots of five 64-bit
 integers: kind, three key numbers, count. A slot is claimed by its first count; the
@@ -17,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import mmap
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +28,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from specgrid._read import File, ReadError, as_text, parse_json, read_text
+
+from . import _log
 
 HEADER: Final = 4096
 SLOTS: Final = 8192
@@ -46,6 +50,11 @@ OVERFLOW: Final = 4
 MODES: Final = ("NONE", "PIECEWISE", "FULL")
 
 
+def mode_name(mode: int) -> str:
+    """A graph mode in words; one that is not known by its number."""
+    return MODES[mode] if 0 <= mode < len(MODES) else str(mode)
+
+
 class Count(NamedTuple):
     """One counter: `kind` is STEP, DRAFT, TRANSITION or OVERFLOW."""
 
@@ -58,25 +67,21 @@ class Counters:
     """The counters of this process.
 
     Args:
-        path: File to map, or None to count in memory only.
+        path: File to map; where that fails, counts stay in memory.
         header: What to say about this process; JSON values.
     """
 
-    def __init__(self, path: Path | None, header: dict[str, Any]) -> None:
-        self.path = path
+    def __init__(self, path: Path, header: dict[str, Any]) -> None:
+        self.path: Path | None = path
         self.problem = ""
-        buffer: mmap.mmap | bytearray = bytearray(_SIZE)
-        if path is not None:
-            try:
-                _make(path.parent)
-                with path.open("w+b") as file:
-                    file.truncate(_SIZE)
-                    buffer = mmap.mmap(file.fileno(), _SIZE)
-            except (OSError, ValueError) as error:
-                self.path = None
-                self.problem = f"{type(error).__name__}: {error}"
-        text = json.dumps(header).encode()[:HEADER]
-        buffer[:HEADER] = text.ljust(HEADER)
+        buffer: mmap.mmap | bytearray
+        try:
+            buffer = _map(path, _SIZE)
+        except (OSError, ValueError) as error:
+            self.path = None
+            self.problem = f"{type(error).__name__}: {error}"
+            buffer = bytearray(_SIZE)
+        buffer[:HEADER] = json.dumps(header).encode().ljust(HEADER)
         self._slots = memoryview(buffer)[HEADER:].cast("q")
         self._index: dict[tuple[int, int, int, int], int] = {}
 
@@ -111,7 +116,11 @@ def root() -> Path:
     given = os.environ.get("SPECGRID_RUN_DIR")
     if given:
         return Path(given)
-    return Path(tempfile.gettempdir()) / f"specgrid-{os.getuid()}"
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # nothing is writable: who writes will find out
+        temporary = "/tmp"
+    return Path(temporary) / f"specgrid-{os.getuid()}"
 
 
 def server() -> str:
@@ -120,31 +129,52 @@ def server() -> str:
     It travels in the environment, because children inherit that, and not in vLLM's
     configuration, whose hash keys vLLM's compilation cache.
     """
-    return os.environ.setdefault(_SERVER, f"{time.time_ns():x}-{os.getpid()}")
+    if is_first():
+        os.environ[_SERVER] = f"{time.time_ns():x}-{os.getpid()}"
+    return os.environ[_SERVER]
 
 
 def _make(folder: Path) -> None:
     """Create a server's folder, readable by this user alone.
 
     The temporary directory is shared: a folder of our name that someone else made is
-    not written to.
+    not written to. Where SPECGRID_RUN_DIR leads is the user's own choice.
     """
-    for made in (folder.parent, folder):
-        made.mkdir(parents=made is folder.parent, exist_ok=True, mode=0o700)
-        if made.stat().st_uid != os.getuid() or made.is_symlink():
-            raise PermissionError(f"{made} belongs to another user")
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    chosen = bool(os.environ.get("SPECGRID_RUN_DIR"))
+    for made in (folder,) if chosen else (folder.parent, folder):
+        if made.is_symlink() or made.stat().st_uid != os.getuid():
+            raise PermissionError(f"{made} is a link or belongs to another user")
+
+
+def _map(path: Path, size: int) -> mmap.mmap:
+    """A new file in memory.
+
+    Its blocks are taken now: a page for which a full disk has no room later would end
+    the process (SIGBUS) in the middle of a step.
+    """
+    _make(path.parent)
+    try:
+        with path.open("w+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def is_first() -> bool:
     """Whether this process is the first one of its server."""
-    return _SERVER not in os.environ
+    return not os.environ.get(_SERVER)
 
 
 def publish(document: dict[str, Any]) -> None:
     """Write what this process has to say, for doctor; silent where it cannot."""
     folder = root() / server()
     path = folder / f"process-{os.getpid()}.json"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         _make(folder)
         scratch = path.with_suffix(".tmp")
         scratch.write_text(json.dumps(document))
@@ -154,12 +184,24 @@ def publish(document: dict[str, Any]) -> None:
 def published(name: str) -> list[dict[str, Any]]:
     """What the processes of one server published."""
     found = []
-    for path in sorted((root() / name).glob("process-*.json")):
+    for path in _files(name, "process-*.json"):
         with contextlib.suppress(ReadError):
-            said = parse_json(read_text(path, _MAX_SAID))
-            if isinstance(said, dict) and isinstance(said.get("pid"), int):
-                found.append(said)
+            document = parse_json(read_text(path, _MAX_SAID))
+            if _is_published(document):
+                found.append(document)
     return found
+
+
+def _is_published(document: Any) -> bool:
+    """Whether JSON values are what a process says about itself."""
+    return (
+        isinstance(document, dict)
+        and isinstance(document.get("process"), str)
+        and isinstance(document.get("pid"), int)
+        and isinstance(document.get("active"), list)
+        and all(isinstance(name, str) for name in document["active"])
+        and isinstance(document.get("reasons"), dict)
+    )
 
 
 _SERVER: Final = "SPECGRID_SERVER"
@@ -169,19 +211,25 @@ on_open: list[Callable[[], None]] = []
 _serial = itertools.count()
 
 
-def open_counters(role: str, **header: Any) -> Counters:
+def open_counters(role: str) -> Counters:
     """Counters of this process.
 
     Args:
         role: What is counted here ("scheduler", "worker").
-        **header: Further JSON values to store with them.
     """
     pid = os.getpid()
     for callback in on_open:
         callback()
-    header = {"role": role, "pid": pid, "started": time.time(), **header}
+    header = {"role": role, "pid": pid, "started": time.time()}
     name = f"{role}-{pid}-{next(_serial)}{_SUFFIX}"
-    return Counters(root() / server() / name, header)
+    counters = Counters(root() / server() / name, header)
+    if counters.problem:
+        _log.once(
+            logging.INFO,
+            "steps are counted in memory alone, not in /metrics: %s",
+            counters.problem,
+        )
+    return counters
 
 
 class Reading(NamedTuple):
@@ -194,13 +242,11 @@ class Reading(NamedTuple):
 def read_server(name: str) -> list[Reading]:
     """Counters of every process of one server on this machine.
 
-    A file that is not whole, as one just being made, is passed over.
+    Processes come, go and write while this looks: what is no whole counter file at
+    this moment is left out.
     """
-    found = []
-    for path in sorted((root() / name).glob("*" + _SUFFIX)):
-        with contextlib.suppress(ReadError):
-            found.append(_read(path))
-    return found
+    found = map(_read, _files(name, "*" + _SUFFIX))
+    return [reading for reading in found if reading is not None]
 
 
 def servers() -> list[str]:
@@ -217,31 +263,53 @@ def alive(pid: int) -> bool:
     """Whether a process of this machine still runs."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
     return True
 
 
+_OUR_FOLDER: Final = re.compile(r"[0-9a-f]{12,}-[0-9]+")
+_OUR_FILE: Final = re.compile(
+    r"(?:process-([0-9]+)\.(?:json|tmp)|(?:scheduler|worker)-([0-9]+)-[0-9]+\.counters)"
+)
+
+
 def remove_dead() -> None:
-    """Delete the folders of servers none of whose processes is alive."""
+    """Delete the folders of servers none of whose processes is alive.
+
+    SPECGRID_RUN_DIR may name any folder of the user's: nothing is deleted unless its
+    name and the name of everything beside it are ones that only specgrid gives.
+    """
     for name in servers():
+        if not _OUR_FOLDER.fullmatch(name):
+            continue
         folder = root() / name
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError):
             files = list(folder.iterdir())
-            pids = [int(f.stem.split("-")[1]) for f in files]
-            if files and not any(alive(pid) for pid in pids):
+            names = [_OUR_FILE.fullmatch(file.name) for file in files]
+            if files and all(m and not alive(int(m[1] or m[2])) for m in names):
                 for file in files:
                     file.unlink()
                 folder.rmdir()
 
 
-def _read(path: Path) -> Reading:
-    data = File(path).whole(_SIZE)
-    header = parse_json(as_text(data[:HEADER]))
+def _files(name: str, pattern: str) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted((root() / name).glob(pattern))
+    return []
+
+
+def _read(path: Path) -> Reading | None:
+    """A counter file, or None for what is none (not yet, not any more, never)."""
+    try:
+        data = File(path).whole(_SIZE)
+        header = parse_json(as_text(data[:HEADER]))
+    except ReadError:
+        return None
     if len(data) != _SIZE or not isinstance(header, dict):
-        raise ReadError("is no file of counters", "wrong_format")
+        return None
     return Reading(header, list(_scan(memoryview(data)[HEADER:].cast("q"))))
 
 

@@ -257,18 +257,24 @@ def _answer(original: Callable[..., None], manager: Any) -> Any:
     else:
         captured, candidates = objects(table_of(shape, policy))
     if settings.shadow:
-        original(manager)
-        _compare(manager, captured, candidates)
-        return None
-    manager._capture_descs.update(captured)
-    manager._candidates.update(candidates)
+        _pending_shadow[id(manager)] = captured, candidates
+        return LEAVE
     if is_target(manager) and policy != "plan":
         _announce(shape, policy)
+    # Last, so that vLLM finds its tables empty when anything above fails.
+    manager._capture_descs.update(captured)
+    manager._candidates.update(candidates)
     return None
 
 
-def _compare(manager: Any, captured: Any, candidates: Any) -> None:
+_pending_shadow: dict[int, tuple[Any, Any]] = {}
+
+
+def _compare(result: None, manager: Any) -> None:
     """Shadow mode: name the first difference, keep vLLM's tables."""
+    if id(manager) not in _pending_shadow:
+        return
+    captured, candidates = _pending_shadow.pop(id(manager))
     if {m: d for m, d in manager._capture_descs.items() if d} != captured:
         _log.warning("shadow: captured graphs of %s differ", type(manager).__name__)
     elif manager._candidates != candidates:
@@ -394,13 +400,9 @@ def _check(original: Callable[..., None]) -> str | None:
         original(manager)
         lookup = _schedule_of.lookup_of(manager.vllm_config, settings)
         shape = shape_of(manager, settings, lookup)
-        if shape is None:
-            return f"{case} is not handled"
-        captured, candidates = objects(table_of(shape, "vllm"))
-        if manager._capture_descs != captured:
-            return f"captured graphs of {case} differ"
-        if manager._candidates != candidates:
-            return f"candidates of {case} differ"
+        ours = objects(table_of(shape, "vllm")) if shape else ({}, {})
+        if (manager._capture_descs, manager._candidates) != ours:
+            return f"graphs or candidates of {case} differ"
     return None
 
 
@@ -411,5 +413,6 @@ SEAM = Seam(
     (),
     "graphs the schedule can replay, one ladder a query length, built natively",
     answer=_answer,
+    after=_compare,
     check=_check,
 )

@@ -35,21 +35,18 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         self._searching.add(fullname)
         try:
             spec = importlib.util.find_spec(fullname)
+            loader: Any = spec.loader  # type: ignore[union-attr]
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _run(fullname)
+
+            loader.exec_module = exec_module
+        except Exception:
+            return None  # no module, or a loader we cannot follow: not our business
         finally:
             self._searching.discard(fullname)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is None or not hasattr(loader, "exec_module"):
-            return spec
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            _run(fullname)
-
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:  # a loader with slots: leave the module alone
-            return None
         return spec
 
 

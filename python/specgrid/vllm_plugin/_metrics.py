@@ -8,10 +8,11 @@ metric of vLLM, so vLLM's own clean-up removes it with the others.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
-from . import _counters
+from . import _counters, _log
 from ._seam import Seam
 
 _PREFIX = "vllm:specgrid_"
@@ -34,7 +35,23 @@ class StepCollector:
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Counter families with the sums over this server's processes."""
+        """Counter families with the sums over this server's processes.
+
+        Never raises: that would take vLLM's own metrics down with it.
+        """
+        try:
+            families = self._families()
+        except Exception as error:
+            _log.once(
+                logging.WARNING,
+                "step counters are missing in /metrics: %s: %s",
+                type(error).__name__,
+                error,
+            )
+        else:
+            yield from families
+
+    def _families(self) -> list[Any]:
         from prometheus_client.core import CounterMetricFamily
 
         totals: dict[tuple[int, tuple[int, int, int]], int] = {}
@@ -62,7 +79,7 @@ class StepCollector:
         }
         for (kind, (a, b, c)), count in sorted(totals.items()):
             if kind == _counters.STEP:
-                labels = [str(a), str(b), _counters.MODES[c]]
+                labels = [str(a), str(b), _counters.mode_name(c)]
             elif kind == _counters.DRAFT:
                 labels = [str(a), str(b), str(c)]
             elif kind == _counters.TRANSITION:
@@ -70,7 +87,7 @@ class StepCollector:
             else:
                 continue
             families[kind].add_metric([self._model_name, *labels], count)
-        yield from families.values()
+        return list(families.values())
 
 
 def _register(result: None, logger: Any, vllm_config: Any, *_: Any, **__: Any) -> None:

@@ -9,8 +9,8 @@ line, and the server starts without it: its graphs would not fit the steps.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from specgrid import CapturePlan, ConfigError
@@ -50,10 +50,12 @@ def load(vllm_config: Any) -> None:
     if settings.plan is None or settings.plan_data is not None or settings.shadow:
         return
     try:
-        plan = CapturePlan.load(settings.plan)
+        plan = _read(settings.plan)
         reason = _mismatch(plan, vllm_config, settings)
     except ConfigError as error:
         reason = str(error)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
     if reason is not None:
         _log.once(logging.ERROR, "plan %s is not used: %s", settings.plan, reason)
         _settings.record(vllm_config, plan=None)
@@ -69,6 +71,14 @@ def load(vllm_config: Any) -> None:
     )
 
 
+def _read(name: str) -> CapturePlan:
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        # Opening a pipe would wait for its writer, and the server with it.
+        raise ConfigError(f"{path} is not a file")
+    return CapturePlan.load(path)
+
+
 def of(vllm_config: Any, settings: _settings.Settings) -> Plan | None:
     """The plan in force, or None.
 
@@ -77,21 +87,27 @@ def of(vllm_config: Any, settings: _settings.Settings) -> Plan | None:
         settings: Its settings.
     """
     data = settings.plan_data
-    if not isinstance(data, Mapping) or settings.shadow:
+    if data is None or settings.shadow:
         return None
-    piecewise = [int(size) for size in data["sizes"]]
-    graphs = [(int(q), int(n)) for q, n in data["graphs"]]
-    keyed = data["dispatcher"] == "direct"
-    sizes = sorted({*piecewise, *(q * n for q, n in graphs)})
-    if not sizes:
+    try:
+        piecewise = [int(size) for size in data["sizes"]]
+        graphs = [(int(q), int(n)) for q, n in data["graphs"]]
+        keyed = data["dispatcher"] == "direct"
+        policy = None if keyed else _POLICY_OF[data["dispatcher"]]
+        sizes = sorted({*piecewise, *(q * n for q, n in graphs)})
+        if sizes[0] < 1:
+            raise ValueError(f"a graph of {sizes[0]} tokens")
+        mode = str(data["mode"])
+    except (LookupError, TypeError, ValueError) as error:
+        _log.once(
+            logging.ERROR,
+            "plan_data, which specgrid writes by itself, is not used; leave it out: "
+            "%s: %s",
+            type(error).__name__,
+            error,
+        )
         return None
-    return Plan(
-        sizes=sizes,
-        piecewise=piecewise,
-        policy=None if keyed else _POLICY_OF[data["dispatcher"]],
-        graphs=graphs if keyed else None,
-        mode=str(data["mode"]),
-    )
+    return Plan(sizes, piecewise, policy, graphs if keyed else None, mode)
 
 
 def misfit(plan: Plan, vllm_config: Any) -> str | None:
@@ -110,6 +126,12 @@ def misfit(plan: Plan, vllm_config: Any) -> str | None:
         return f"it is for cudagraph_mode {plan.mode}, vLLM runs {mode}"
     if plan.policy != "vllm" and not vllm_config.use_v2_model_runner:
         return "its dispatcher needs the V2 model runner (VLLM_USE_V2_MODEL_RUNNER=1)"
+    query_len = 1 + vllm_config.num_speculative_tokens
+    if plan.sizes[-1] < query_len and not vllm_config.use_v2_model_runner:
+        return (
+            f"it captures at most {plan.sizes[-1]} tokens, and the V1 model runner "
+            f"does not start without room for one request of {query_len}"
+        )
     tokens = vllm_config.scheduler_config.max_num_batched_tokens
     if plan.sizes[-1] > tokens:
         return (

@@ -60,13 +60,23 @@ def register(*, publish: bool = True) -> None:
         publish: Whether this process belongs to a server and says so; doctor does
             not.
     """
-    global _active, _reason, _register_us, _publishing
+    global _reason
     if _active:
         return
     if _settings.disabled():
         _reason = "switched off by SPECGRID_DISABLE"
         _log.info("%s", _reason)
         return
+    try:
+        _install(publish)
+    except Exception as error:
+        undo()  # all of it or nothing
+        _reason = f"{type(error).__name__}: {error}"
+        raise
+
+
+def _install(publish: bool) -> None:
+    global _active, _reason, _register_us, _publishing
     start = time.perf_counter()
     _backend.active()  # a core that does not load is said here, before any seam
     _publishing = publish
@@ -113,9 +123,17 @@ def _publish() -> None:
     _published_pid = os.getpid()
     names = {state: [s.name for s in SEAMS if s.state == state] for state in _STATES}
     left = {s.name: s.reason for s in SEAMS if s.state == LEFT}
+    _counters.publish(
+        {"process": _process_name(), "pid": os.getpid(), **names, "reasons": left}
+    )
+
+
+def _process_name() -> str:
+    """What vLLM calls this process in its log."""
     info = getattr(sys.modules.get("vllm.logger"), "_vllm_process_info", None)
-    name = info[0] if info else multiprocessing.current_process().name
-    _counters.publish({"process": name, "pid": os.getpid(), **names, "reasons": left})
+    if isinstance(info, tuple) and info:
+        return str(info[0])
+    return multiprocessing.current_process().name
 
 
 TESTED = "0.33."

@@ -77,7 +77,7 @@ class Steps:
             return  # vLLM runs a static K, for reasons it has given
         lookup = _schedule_of.lookup_of(config, settings)
         if lookup is not None:
-            self.rows = lookup.dense().tolist()
+            self.rows = _schedule_of.rows_of(lookup)
             self.bounds = [high for _, high in lookup.context_ranges[:-1]]
 
     def choose(self, scheduler: Any, output: Any) -> None:

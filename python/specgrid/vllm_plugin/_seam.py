@@ -9,11 +9,12 @@ This module knows nothing about graphs or schedules, and imports no vLLM.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from . import _log
@@ -36,10 +37,10 @@ class StopStartupError(RuntimeError):
 class Seam:
     """A function of vLLM, and what happens around it.
 
-    Exactly one of two forms: `answer` computes the result in place of vLLM (or
-    returns LEAVE), `before` and `after` run around vLLM's own call. An exception in
-    any of the three is reported once, the seam steps aside for the rest of the
-    process, and vLLM's function runs as if nothing had been there.
+    Either `answer` computes the result in place of vLLM (or returns LEAVE), or `before`
+    runs before vLLM's own call; `after` runs after it. An exception in any of the three
+    is reported once, the seam steps aside for the rest of the process, and vLLM's
+    function runs as if nothing had been there. vLLM's own exceptions pass.
 
     Args:
         name: Short name for logs and `specgrid doctor`.
@@ -94,7 +95,11 @@ class Seam:
             self.state = WAITING
             self.reason = f"{self.module} is not imported in this process yet"
             return
-        reason = self._try_install(module)
+        try:
+            reason = self._try_install(module)
+        except Exception as error:  # this runs inside vLLM's own imports
+            self.undo()
+            reason = f"{type(error).__name__}: {error}"
         if reason is not None:
             self.state = LEFT
             self.reason = reason
@@ -200,42 +205,31 @@ class Seam:
         answer, before, after = self.answer, self.before, self.after
         seam = self
 
-        if answer is not None:
-
-            @functools.wraps(original)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if seam.state == ACTIVE:
-                    try:
-                        result = answer(original, *args, **kwargs)
-                    except Exception as error:
-                        seam.step_aside(error)
-                    else:
-                        if result is not LEAVE:
-                            seam.calls += 1
-                            return result
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if seam.state != ACTIVE:
                 return original(*args, **kwargs)
-
-        else:
-
-            @functools.wraps(original)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if seam.state != ACTIVE:
-                    return original(*args, **kwargs)
-                seam.calls += 1
-                if before is not None:
-                    try:
+            try:
+                if answer is not None:
+                    result = answer(original, *args, **kwargs)
+                    if result is not LEAVE:
+                        seam.calls += 1
+                        return result
+                else:
+                    seam.calls += 1
+                    if before is not None:
                         before(*args, **kwargs)
-                    except StopStartupError:
-                        raise
-                    except Exception as error:
-                        seam.step_aside(error)
-                result = original(*args, **kwargs)
-                if after is not None and seam.state == ACTIVE:
-                    try:
-                        after(result, *args, **kwargs)
-                    except Exception as error:
-                        seam.step_aside(error)
-                return result
+            except StopStartupError:
+                raise
+            except Exception as error:
+                seam.step_aside(error)
+            result = original(*args, **kwargs)
+            if after is not None and seam.state == ACTIVE:
+                try:
+                    after(result, *args, **kwargs)
+                except Exception as error:
+                    seam.step_aside(error)
+            return result
 
         setattr(wrapper, _MARK, self.name)
         return wrapper
@@ -249,7 +243,8 @@ def _holders(attribute: str, original: Callable[..., Any]) -> list[Any]:
     """
     holders = []
     for module in list(sys.modules.values()):
-        namespace = getattr(module, "__dict__", None)
-        if isinstance(namespace, Mapping) and namespace.get(attribute) is original:
-            holders.append(module)
+        # Whatever else stands there may raise when it is looked at.
+        with contextlib.suppress(Exception):
+            if vars(module).get(attribute) is original:
+                holders.append(module)
     return holders

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from specgrid._plugin_settings import AGGREGATES, KEYS, POLICIES, RULES
+from specgrid._plugin_settings import AGGREGATES, CHOICES, KEYS, POLICIES, RULES
 
 from . import _log
 
@@ -91,13 +91,13 @@ def read(vllm_config: Any) -> Settings:
         schedule=_rows(values.get("schedule")),
         plan=_text("plan", values),
         plan_data=values.get("plan_data"),
-        shadow=bool(values.get("shadow", shadow())),
-        counters=bool(values.get("counters", True)),
+        shadow=_switch("shadow", values, shadow()),
+        counters=_switch("counters", values, Settings.counters),
     )
     for key in values:
         if key not in _KNOWN:
             _once(
-                'additional_config["specgrid"] has no key "%s"; known keys: %s',
+                'additional_config["specgrid"] has no key "%.60s"; known keys: %s',
                 key,
                 ", ".join(sorted(_KNOWN - {"plan_data"})),
             )
@@ -124,7 +124,7 @@ def record_environment(vllm_config: Any) -> None:
     found = {
         key: os.environ[variable]
         for key, variable in _ENVIRONMENT.items()
-        if key not in given and os.environ.get(variable)
+        if key not in given and os.environ.get(variable) in CHOICES[key]
     }
     if shadow() and "shadow" not in given:
         found["shadow"] = True  # type: ignore[assignment]
@@ -144,7 +144,7 @@ def _section(vllm_config: Any) -> dict[str, Any]:
         return dict(section)
     _once(
         'additional_config["specgrid"] must be an object such as '
-        '{"policy": "reachable"}; %r is ignored',
+        '{"policy": "reachable"}; %.100r is ignored',
         section,
     )
     return {}
@@ -157,7 +157,7 @@ def _choice(
     if value in allowed:
         return str(value)
     _once(
-        '%s=%r is not known; write one of %s; "%s" is used',
+        '%s=%.100r is not known; write one of %s; "%s" is used',
         key,
         value,
         ", ".join(allowed),
@@ -166,11 +166,24 @@ def _choice(
     return default
 
 
+def _switch(key: str, values: Mapping[str, Any], default: bool) -> bool:
+    value = values.get(key)
+    if value is None or isinstance(value, bool):
+        return default if value is None else value
+    _once(
+        "%s must be true or false; %.100r is ignored and %s is used",
+        key,
+        value,
+        str(default).lower(),
+    )
+    return default
+
+
 def _text(key: str, values: Mapping[str, Any]) -> str | None:
     value = values.get(key)
     if value is None or isinstance(value, str):
         return value
-    _once("%s must be a path in quotes; %r is ignored", key, value)
+    _once("%s must be a path in quotes; %.100r is ignored", key, value)
     return None
 
 
@@ -183,7 +196,7 @@ def _rows(value: Any) -> tuple[tuple[int, ...], ...] | None:
         return tuple(tuple(row) for row in value)
     _once(
         "schedule must be a list of [batch_lo, batch_hi, k] or "
-        "[batch_lo, batch_hi, context_lo, context_hi, k] rows; %r is ignored",
+        "[batch_lo, batch_hi, context_lo, context_hi, k] rows; %.100r is ignored",
         value,
     )
     return None
