@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specgrid import Acceptance, ConfigError
+from specgrid._acceptance import _wilson
 
 TRUTH = (0.76, 0.54, 0.39, 0.28, 0.21)
 
@@ -177,3 +178,10 @@ def test_impossible_counts_are_refused() -> None:
 
 def test_an_acceptance_shows_its_values_and_where_they_are_from() -> None:
     assert repr(Acceptance.given([0.75, 0.5])) == "<Acceptance [0.750, 0.500] (given)>"
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    """30 of 40: 0.598 to 0.858 (Wilson 1927; any table of the interval)."""
+    found = _wilson(0.75, 0.75 * 0.25 / 40, 40)
+    assert found.low == pytest.approx(0.5981, abs=1e-4)
+    assert found.high == pytest.approx(0.8581, abs=1e-4)

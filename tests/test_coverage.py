@@ -293,3 +293,18 @@ def test_one_token_arrivals_reach_the_widest_step_without_drafts() -> None:
     assert singles == [16, 4, 2, 1]
     assert graphs.explain(9, 1).graph[1:4] == (16, 16, 1)
     assert graphs.coverage().unreachable == []
+
+
+def test_batches_stand_at_their_own_tokens() -> None:
+    """Query length times requests, tier edge by tier edge."""
+    coverage = cover(256, 5, EAGLE3)
+    for batch, query_len in ((1, 6), (16, 6), (17, 5), (32, 5), (33, 4), (129, 1)):
+        served = coverage[batch]
+        assert (served.num_reqs, served.query_len) == (batch, query_len)
+        assert coverage.num_tokens[batch - 1, 0] == batch * query_len
+
+
+def test_more_batches_than_a_coverage_may_have_cells_are_refused() -> None:
+    graphs = GraphSet([1, 8], max_num_seqs=2**24 + 1, num_speculative_tokens=0)
+    with pytest.raises(ConfigError, match=f"{2**24 + 1} batches x 1 context"):
+        graphs.coverage()

@@ -143,3 +143,16 @@ def test_dflash_drafts_at_one_query_length() -> None:
 def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         DraftGraphs([1], **{"max_num_seqs": 4, "num_speculative_tokens": 2, **settings})
+
+
+def test_more_drafts_than_a_query_length_can_hold_are_refused() -> None:
+    with pytest.raises(ConfigError, match=f"between 1 and {2**31 - 2}"):
+        DraftGraphs([8], max_num_seqs=8, num_speculative_tokens=2**31 - 1)
+
+
+def test_batches_beyond_every_size_draft_eagerly() -> None:
+    """On a ladder of more sizes than there are small integers."""
+    sizes = range(1, 301)
+    graphs = DraftGraphs(sizes, max_num_seqs=512, num_speculative_tokens=3)
+    assert graphs.dispatch_decode(300, 3) is not None
+    assert graphs.dispatch_decode(301, 3) is None

@@ -529,3 +529,26 @@ def test_wrong_calls_are_type_errors() -> None:
     ):
         with pytest.raises(TypeError):
             graphs.dispatch(*args, **kwargs)  # type: ignore[arg-type,call-arg,misc]
+
+
+def test_steps_without_query_length_are_mixed_in_bulk_too() -> None:
+    graphs = GraphSet([1, 2, 4, 8], max_num_seqs=8, num_speculative_tokens=0)
+    mixed, decode = graphs.dispatch_many([4], [4]), graphs.dispatch_many([4], [4], 1)
+    assert graphs.all_graphs[int(mixed[0])].mode == PIECEWISE
+    assert graphs.all_graphs[int(decode[0])].mode == FULL
+
+
+def test_neighbouring_batches_of_one_length_are_one_run() -> None:
+    """Ranges far above the small integers, of which there is one object each."""
+    schedule = [(1, 999, 1), (1000, 1999, 1), (2000, 2999, 0), (3000, 3999, 1)]
+    graphs = GraphSet(
+        [8], max_num_seqs=3999, num_speculative_tokens=1, schedule=schedule
+    )
+    assert graphs.diagonal_runs == [(1, 2000, 2999), (2, 1, 1999), (2, 3000, 3999)]
+
+
+def test_too_many_graphs_are_refused_before_they_are_built() -> None:
+    sizes = np.arange(1, 2**20 + 1)
+    schedule = [(n, n, n) for n in range(1, 66)]
+    with pytest.raises(ConfigError, match="1048576 sizes x 65 query lengths"):
+        GraphSet(sizes, max_num_seqs=65, num_speculative_tokens=65, schedule=schedule)

@@ -198,3 +198,13 @@ def test_torch_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="pip install"):
         Schedule([(1, 8, 1)]).lookup(8, 1).to_torch()
+
+
+def test_tables_over_the_default_limit_are_refused_unbuilt() -> None:
+    """12 GiB against 8: limits in the billions are answered, not allocated."""
+    last = 2**31 - 1
+    rows = [(1, last, 1, 9, 300), (1, last, 10, 99, 2), (1, last, 100, 199, 1)]
+    lookup = Schedule(rows).lookup(last, 300)
+    assert lookup[last, 50] == 2
+    with pytest.raises(ConfigError, match="max_dense_bytes"):
+        lookup.dense()

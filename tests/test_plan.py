@@ -719,3 +719,35 @@ except KeyboardInterrupt:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 7
     process.stdout.close()
+
+
+# ---- what is assumed ---------------------------------------------------------------
+
+
+def test_the_assumed_load_is_log_uniform_with_five_percent_mixed() -> None:
+    load = Workload.default(8)
+    decode, mixed = load.decode, load.mixed
+    assert math.fsum(decode.values()) == pytest.approx(0.95)
+    assert math.fsum(mixed.values()) == pytest.approx(0.05)
+    for n in range(1, 9):
+        assert decode[1, n] == pytest.approx(decode[1, 1] / n)
+    assert sorted(mixed) == list(range(1, 513))
+    assert sorted(Workload.default(8, max_num_batched_tokens=20).mixed) == [
+        *range(1, 21)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "graphs"),
+    [
+        ("autoregressive", 1, 0),
+        ("autoregressive", 2, 2),
+        ("multi-module-mtp", 3, 0),
+        ("dflash", 3, 0),
+    ],
+)
+def test_later_draft_positions_have_graphs_in_autoregressive_drafters(
+    kind: Any, tokens: int, graphs: int
+) -> None:
+    """vLLM 0.33.0: the loop over positions is captured for each K above 1."""
+    assert Drafter(kind).graphs_per_small_size(tokens, {0, 1, 2, 3}) == graphs
