@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from specgrid import _backend
+
+# A shell starts background jobs with Ctrl-C ignored, and programs inherit that: here
+# the tests of Ctrl-C need it whichever way they were started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -47,10 +47,13 @@ def _end_by(number: signal.Signals, target: Path) -> tuple[int, str, str]:
         [sys.executable, "-m", "specgrid.cli", *LONG, "--save", str(target)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(3)
-    assert child.poll() is None, "the plan was too short to be interrupted"
-    child.send_signal(number)
-    out, err = child.communicate(timeout=HANG_S)
+    try:
+        time.sleep(3)
+        assert child.poll() is None, "the plan was too short to be interrupted"
+        child.send_signal(number)
+        out, err = child.communicate(timeout=HANG_S)
+    finally:
+        child.kill()
     return child.returncode, out, err
 
 

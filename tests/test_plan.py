@@ -713,12 +713,15 @@ except KeyboardInterrupt:
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "started\n"
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=1.5)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 7
-    process.stdout.close()
+    try:
+        assert process.stdout.readline() == "started\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 7
+    finally:
+        process.kill()
+        process.stdout.close()
 
 
 # ---- what is assumed ---------------------------------------------------------------
