@@ -68,7 +68,7 @@ import pathlib, sys
 source, target = map(pathlib.Path, sys.argv[1:])
 inputs = sorted((f.read_bytes() for f in source.iterdir()), key=lambda b: (len(b), b))
 target.parent.mkdir(exist_ok=True)
-target.write_text("".join(f"{data.hex()}\n" for data in inputs[:250] if data))
+target.write_text("".join(f"{data.hex()}\n" for data in inputs[:800] if data))
 PY
 }
 
