@@ -31,7 +31,7 @@ sanitized_extension() {
   site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   rm -rf "$root/build/sanitize-site"
   mkdir -p "$root/build/sanitize-site"
-  "$python" -m pip install -q --no-build-isolation --no-deps \
+  PIP_CONSTRAINT=$root/.ci/constraints.txt "$python" -m pip install -q --no-deps \
     --target "$root/build/sanitize-site" . \
     --config-settings=build-dir=build/sanitize \
     --config-settings=install.strip=false \
