@@ -18,6 +18,7 @@ import click
 
 from specgrid._errors import ConfigError
 from specgrid._read import File
+from specgrid.cli._numbers import Number
 from specgrid.io._document import read_stream
 from specgrid.io.vllm_command import unknown_flags
 from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load
@@ -53,7 +54,7 @@ _SERVER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
         "--device-memory-gib",
         metavar="GIB",
-        type=click.FloatRange(1, 4096),
+        type=Number(1, 4096),
         help="GPU memory to take vLLM's defaults for (80 when not given).",
     ),
     click.option(

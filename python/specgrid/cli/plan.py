@@ -30,6 +30,7 @@ from specgrid.cli._analysis import Analysis, analyse, steps_text
 from specgrid.cli._charts import files
 from specgrid.cli._files import check_target
 from specgrid.cli._input import serve_command
+from specgrid.cli._numbers import Number, Size
 from specgrid.cli._output import Printer, Style, print_json, ranges_text, runs
 from specgrid.cli._plan_data import (
     NO_DRAFTER,
@@ -54,11 +55,6 @@ MAX_FRONTIER_SHOWN = 24
 #: What a mean step time rests on.
 _STEP_SOURCES = ("workload", "FULL step", "PIECEWISE step", "eager step")
 _COVERAGE = {"widest": True, "all": "every-batch", "none": False}
-_SIZE_UNITS = {
-    "": 1, "b": 1,
-    "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-}  # fmt: skip
 
 #: What the planner's messages call things, and what this command does.
 _FLAGS = (
@@ -86,28 +82,6 @@ assumptions and says so. Exit status 1: --check found the plan unfit for the ser
 """
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """An amount of memory such as 2GiB."""
-
-    name = "SIZE"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value)
-        unit = None if match is None else _SIZE_UNITS.get(match[2].lower())
-        if match is None or unit is None:
-            self.fail(f"{value!r} is no size; write 2GiB or 512MiB", param, ctx)
-        if not match[2] and 0 < float(match[1]) < 1 << 20:
-            self.fail(
-                f"{value!r} has no unit; write {match[1]}GiB, {match[1]}MiB, or "
-                f"{match[1]}B for bytes",
-                param,
-                ctx,
-            )
-        return float(match[1]) * unit
-
-
 @serve_command("plan", epilog=_EXAMPLES)
 @click.option(
     "--log",
@@ -127,11 +101,9 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
     "--graphs", metavar="N", type=click.IntRange(min=0), help="Most graphs to capture."
 )
 @click.option(
-    "--memory", metavar="SIZE", type=_Size(), help="Most graph memory, such as 2GiB."
+    "--memory", metavar="SIZE", type=Size(), help="Most graph memory, such as 2GiB."
 )
-@click.option(
-    "--seconds", metavar="S", type=click.FloatRange(min=0), help="Most capture time."
-)
+@click.option("--seconds", metavar="S", type=Number(min=0), help="Most capture time.")
 @click.option(
     "--dispatcher",
     type=click.Choice(["union", "per-query-length", "direct"]),
@@ -157,7 +129,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--floor",
     metavar="SHARE",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     default=0.01,
     show_default=True,
     help="Share of the weight spread over every batch of the schedule, so that a "
@@ -172,7 +144,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--time-limit",
     metavar="S",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     help="Seconds to plan: then the best plan so far, with its proven gap.",
 )
 @click.option("--save", metavar="FILE", help="Write the plan for the plug-in.")

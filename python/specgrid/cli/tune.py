@@ -24,7 +24,7 @@ from specgrid._tune_cases import next_points
 from specgrid._version import __version__
 from specgrid.cli._charts import files
 from specgrid.cli._input import serve_command
-from specgrid.cli._numbers import NumberList
+from specgrid.cli._numbers import Number, NumberList
 from specgrid.cli._output import Printer, print_json, ranges_text, runs
 from specgrid.cli._plan_data import drafter_of
 from specgrid.cli._speculation import raw_settings, speculative_config
@@ -86,14 +86,14 @@ assumed, and what each number means.
 @click.option(
     "--tolerance",
     metavar="SHARE",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Number(0, 1, max_open=True),
     help="Fewest entries that lose at most this share of time in any cell, as 0.02.",
 )
 @click.option("--monotone", is_flag=True, help="K never rises with the batch.")
 @click.option(
     "--max-ms-per-token",
     metavar="MS",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     help="Limit of time per output token of a request.",
 )
 @click.option(
