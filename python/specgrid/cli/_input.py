@@ -69,6 +69,20 @@ _SERVER_OPTIONS: list[Callable[[Any], Any]] = [
 class ServeCommand(click.Command):
     """A command that keeps vLLM's flags, before and after ``--``, for our reader."""
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser: Any = super().make_parser(ctx)
+        letters = parser._match_short_opt
+
+        def match(word: str, state: Any) -> None:
+            # vLLM's -cc.cudagraph_mode=FULL is one word, with no -c, -o or -h in it.
+            if word[:2] in parser._short_opt:
+                letters(word, state)
+            else:
+                state.largs.append(word)
+
+        parser._match_short_opt = match
+        return parser
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         pasted: list[str] = []
         if "--" in args:
@@ -115,7 +129,7 @@ def serve_command(
             cls=ServeCommand,
             context_settings={
                 "ignore_unknown_options": True,
-                "help_option_names": ["--help"],
+                "help_option_names": ["-h", "--help"],
                 "max_content_width": 100,
             },
             **attributes,

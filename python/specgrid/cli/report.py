@@ -21,7 +21,7 @@ from specgrid.cli._report.document import to_document
 from specgrid.cli._report.given import read_plan, read_tuned
 from specgrid.io.vllm_config import ServeConfig, load
 
-_EPILOG = """\\
+_EPILOG = """\
 \b
 Examples:
   specgrid report eagle3.html --config serve.yaml
