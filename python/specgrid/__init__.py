@@ -10,11 +10,13 @@ every one of its processes and most of them need little of it.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from specgrid._version import __version__
 
+TYPE_CHECKING = False  # typing's, without importing it
 if TYPE_CHECKING:
+    from typing import Any
+
     from specgrid._acceptance import Acceptance
     from specgrid._budget import Budget, Drafter
     from specgrid._capture import CaptureSizes, Note, align_sizes, capture_sizes

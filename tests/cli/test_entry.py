@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+import specgrid as specgrid_package
 from specgrid._backend import BackendError
 from specgrid.cli import COMMANDS, cli, main, run
 
@@ -138,3 +141,55 @@ def test_the_gpu_may_be_described_by_memory_and_ceiling(specgrid: Run) -> None:
     assert "--platform-ceiling" in text
     named = specgrid("explain", "--gpu", "b200", *words[:2], "--", "vllm", "serve", "M")
     assert "a GPU with 48 GiB" in named.out
+
+
+@pytest.mark.parametrize("module", ["specgrid.cli._main", "specgrid.cli.explain"])
+def test_ctrl_c_while_modules_load_is_one_line_and_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], module: str
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == module:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    for arguments in (["explain", *SERVER], ["explain", "--help"], ["--help"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        said = capsys.readouterr()
+        assert (caught.value.code, said.err) == (130, "specgrid: interrupted\n")
+
+
+def test_the_way_in_imports_nothing_of_ours_or_of_others() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import specgrid.cli; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    # Without site: an editable install's own finder imports what it needs.
+    root = Path(specgrid_package.__file__).parents[1]
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = [{str(root)!r}]; "
+         + code],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout.split()  # fmt: skip
+    ours = {name for name in loaded if name.startswith("specgrid")}
+    assert ours == {"specgrid", "specgrid._version", "specgrid.cli"}
+    assert not {"click", "numpy", "typing", "pathlib", "contextlib"} & set(loaded)
+
+
+def test_nobody_to_tell_of_ctrl_c_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("specgrid.cli._main.start", interrupt)
+    monkeypatch.setattr(sys, "stderr", closed)
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 130
+
+
+def interrupt(*_: Any) -> int:
+    raise KeyboardInterrupt
