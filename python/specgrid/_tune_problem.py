@@ -78,12 +78,15 @@ class Problem:
             points = align_contexts(list(latency), notes)
         measured = read_points(points, num_speculative_tokens)
         notes += measured.notes
-        forbidden = {whole(k) for k in forbidden_k}
+        forbidden = {k for k in map(whole, forbidden_k) if k is not None}
         ks = tuple(k for k in measured.by_k if k >= min_k and k not in forbidden)
         if not ks:
+            limits = [f"min_k = {min_k}"] if min_k else []
+            if forbidden:
+                limits.append(f"forbidden_k = {','.join(map(str, sorted(forbidden)))}")
             raise ConfigError(
                 f"every measured k ({', '.join(map(str, measured.by_k))}) is excluded "
-                f"by min_k = {min_k} or forbidden_k; measure others or allow them"
+                f"by {' and '.join(limits)}; measure others or allow them"
             )
         columns = read_columns(contexts, weights, measured.contexts)
         if max_num_seqs * len(columns) > _MAX_CELLS:

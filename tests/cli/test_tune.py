@@ -234,7 +234,7 @@ def test_milliseconds_in_a_microsecond_column_are_flagged(
         (["--tolerance", "2"], "--tolerance"),
         (["--forbid-k", "x"], "'x' is no whole number"),
         (["--costs", "f.json"], "give --graphs N"),
-        (["--min-k", "9"], "excluded by min_k = 9"),
+        (["--min-k", "9"], "excluded by --min-k 9"),
         (["--tolerance", "0", "--max-entries", "1"], "needs"),
     ],
 )
@@ -337,8 +337,8 @@ def test_costs_without_full_steps_are_refused(
         (
             ("--forbid-k", "1,3", "--min-k", "1"),
             (512,),
-            "every measured k (0, 1, 3) is excluded by min_k = 1 or forbidden_k; "
-            "measure others or allow them",
+            "every measured k (0, 1, 3) is excluded by --min-k 1 and "
+            "--forbid-k 1,3; measure others or allow them",
         ),
     ],
 )

@@ -9,11 +9,9 @@ solved is in ``specgrid._plan``.
 from __future__ import annotations
 
 import math
-import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -42,6 +40,7 @@ from specgrid.cli._plan_data import (
     graph_set,
 )
 from specgrid.cli._progress import reading, working
+from specgrid.cli._words import as_flags, in_flags
 from specgrid.io._source import parse_json, read_text
 from specgrid.io._vllm_flags import VLLM_VERSION
 from specgrid.io.vllm_config import ServeConfig
@@ -196,7 +195,7 @@ def command(
         seconds=seconds,
         full_coverage=_COVERAGE[coverage],  # type: ignore[arg-type]
     )
-    with _in_flags():
+    with in_flags(_FLAGS):
         before = task.before()
         after = None if checked is None else task.evaluate(*_lists_of(checked))
         same_size = after is not None and (graphs, memory, seconds) == (
@@ -261,29 +260,6 @@ def _plot(path: str, document: dict[str, Any]) -> None:
         f"graphs today, {after['mean_step_us'] / 1000:.2f} ms with "
         f"{after['num_graphs']:,} planned",
     )
-
-
-@contextmanager
-def _in_flags() -> Iterator[None]:
-    """Errors of the planner in this command's words."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(_as_flags(str(error))) from error
-
-
-def _as_flags(message: str) -> str:
-    """The planner's advice in this command's terms: flags, and MiB for bytes."""
-
-    def mebibytes(match: re.Match[str]) -> str:
-        # Up, so that the amount named is enough.
-        tenths = math.ceil(float(match[1].replace(",", "")) / (1 << 20) * 10 - 1e-5)
-        return f"{tenths / 10:,.1f} MiB".replace(".0 MiB", " MiB")
-
-    message = re.sub(r"(\d[\d,]*(?:\.\d+)?(?:e\+?\d+)?) bytes", mebibytes, message)
-    for words, flags in _FLAGS:
-        message = message.replace(words, flags)
-    return message
 
 
 class _Task:
@@ -623,7 +599,7 @@ def _notes(task: _Task, plan: CapturePlan, before: CaptureValue) -> list[str]:
         notes.append(config.flags_note)
     # The plan repeats where the data came from; that is shown as a table.
     notes += [
-        _as_flags(note)
+        as_flags(note, _FLAGS)
         for note in plan.notes
         if note not in data.notes
         and not note.startswith(

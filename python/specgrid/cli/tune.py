@@ -30,12 +30,31 @@ from specgrid.cli._plan_data import drafter_of
 from specgrid.cli._speculation import raw_settings, speculative_config
 from specgrid.cli._tune_data import TuneData, gather
 from specgrid.cli._tune_grid import grid_of, throughput_of
+from specgrid.cli._words import in_flags
 from specgrid.io.costs import read_costs
 from specgrid.io.vllm_config import ServeConfig
 
 SCHEMA_VERSION = 1
 MAX_ROWS_SHOWN = 40
 MAX_AREAS_SHOWN = 8
+
+#: What the library's messages call things, and what this command does.
+_FLAGS = (
+    (", or pass full_coverage=False to leave wide batches without a graph", ""),
+    ("Raise the budget to that", "Raise --graphs to that"),
+    ("or leave k = ([0-9]+) out", r"or leave it out with --forbid-k \1"),
+    ("tolerance = ", "--tolerance "),
+    ("max_entries = ", "--max-entries "),
+    ("raise max_entries", "raise --max-entries"),
+    ("monotone=True", "--monotone"),
+    ("min_k = ", "--min-k "),
+    ("forbidden_k = ", "--forbid-k "),
+    ("; give fewer contexts", "; give a smaller --context-columns"),
+    (
+        "weights are all 0; give emitted tokens per cell, or None",
+        "the workload of --log has no emitted tokens; give another, or none",
+    ),
+)
 
 _EXAMPLES = """\
 \b
@@ -125,6 +144,7 @@ assumed, and what each number means.
 )
 @files.plot_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@in_flags(_FLAGS)
 def command(
     config: ServeConfig,
     latency: tuple[str, ...],
