@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from specgrid import plan_captures
 from specgrid.cli import plan as module
 from specgrid.cli._output import Printer
 
@@ -112,8 +115,68 @@ def test_a_time_limit_and_a_frontier_are_words_of_the_plan(
     assert result.status == 0
     assert "no budget was given: the fewest graphs within" in result.out
     assert "The best plan of every budget" in result.out
+    assert "leaves no time" not in result.out
     free = specgrid("plan", "--graphs", "0", "--coverage", "none", *SERVER)
     assert "no graph at all" in free.out
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, *steps_s: float) -> None:
+    """Seconds between looks of `specgrid plan` at its clock; then it stands still."""
+    times = itertools.accumulate(
+        itertools.chain((100.0, *steps_s), itertools.repeat(0))
+    )
+    watch = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr("specgrid.cli.plan.time", watch)
+
+
+def test_nothing_begins_once_the_time_limit_is_used_up(
+    specgrid: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--stability", "--time-limit", "60", *DRAFTS)
+    note = "--time-limit was used up: the worth of each entry"
+    # Looks: the begin, a solve's begin, what it has left, its end.
+    clock(monkeypatch, 0, 0, 70)
+    found = document(specgrid, "--graphs", "5", *words)
+    assert (found["worth"], found["stability"]) == ([], None)
+    assert f"{note} and the stability were left out" in found["notes"]
+    clock(monkeypatch, 0, 0, 70)
+    found = document(specgrid, "--graphs", "5", *words, "--no-stability")
+    assert f"{note} were left out" in found["notes"]
+    clock(monkeypatch, 0, 0, 70)
+    found = document(specgrid, *words)
+    assert "the time limit was used up: the best found" in found["plan"]["chosen"]
+    assert found["worth"] == []
+
+
+def test_the_stability_is_asked_only_where_its_solves_fit_the_time_limit(
+    specgrid: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--stability", "--graphs", "5", "--time-limit", "60", *DRAFTS)
+    note = "--time-limit leaves no time for the stability"
+    clock(monkeypatch, 0, 0, 10)
+    found = document(specgrid, *words)
+    assert found["stability"] is None
+    assert found["worth"]
+    assert note in found["notes"]
+    clock(monkeypatch, 0, 0, 1)
+    found = document(specgrid, *words)
+    assert found["stability"] is not None
+    assert note not in found["notes"]
+
+
+def test_a_solve_gets_what_earlier_work_left_of_the_time_limit(
+    specgrid: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def solve(*given: Any, **how: Any) -> Any:
+        limits.append(how["time_limit_s"])
+        return plan_captures(*given, **how)
+
+    monkeypatch.setattr("specgrid.cli.plan.plan_captures", solve)
+    clock(monkeypatch, 20, 0, 5, 0, 1, 1, 0)
+    document(specgrid, "--time-limit", "60", *DRAFTS)
+    assert limits == [10, 33]  # of half of it, then of all of it
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ ASSUMED = "assumed, not measured"
 #: Without a budget: the smallest plan whose mean step is this close to the best.
 GOOD_ENOUGH = 0.01
 MAX_FRONTIER_SHOWN = 24
+#: Solves that finding how far the eager penalty may move takes, about.
+SOLVES = 10
 #: What a mean step time rests on.
 _STEP_SOURCES = ("workload", "FULL step", "PIECEWISE step", "eager step")
 _COVERAGE = {"widest": True, "all": "every-batch", "none": False}
@@ -144,7 +146,9 @@ assumptions and says so. Exit status 1: --check found the plan unfit for the ser
     "--time-limit",
     metavar="S",
     type=Number(min=0, min_open=True),
-    help="Seconds to plan: then the best plan so far, with its proven gap.",
+    help="Seconds to search: then the best plan so far, with its proven gap, and "
+    "without --stability and the worth of each size. Reading the data, and one pass "
+    "over all sizes that any answer needs, are not cut short.",
 )
 @click.option("--save", metavar="FILE", help="Write the plan for the plug-in.")
 @click.option(
@@ -205,7 +209,7 @@ def command(
         )
         if same_size and after is not None:
             budget = Budget(graphs=after.num_graphs, full_coverage=budget.full_coverage)
-        with working("planning"):
+        with working("planning: --time-limit ends it with the best so far"):
             try:
                 plan, chosen_how = task.plan(budget, forced, before)
             except ConfigError:
@@ -214,16 +218,14 @@ def command(
                 # The checked list is too small to cover every query length.
                 budget = Budget(graphs=budget.graphs, full_coverage=False)
                 plan, chosen_how = task.plan(budget, forced, before)
-            worth = plan.worth()
-            # Solves many times over, so only where once was quick enough.
-            stability = stability and (time_limit is None or plan.optimal)
-            shift = plan.eager_shift_range() if stability else None
+            worth, shift, left_out = task.about(plan, stability)
     plan = _labelled(plan, data)
     if save is not None:
         plan.save(save)
     document = to_document(
         task, plan, before, chosen_how, worth, shift, save, frontier or plot is not None
     )
+    document["notes"] += left_out
     if plot is not None:
         _plot(plot, document)
         if not frontier:
@@ -273,6 +275,8 @@ class _Task:
         time_limit: float | None = None,
     ) -> None:
         self.time_limit = time_limit
+        self._begin = time.monotonic()
+        self._solve_s = 0.0
         self.analysis = analysis
         self.config = analysis.config
         self.data = data
@@ -335,22 +339,20 @@ class _Task:
     ) -> tuple[CapturePlan, str]:
         """The plan, and how its size was chosen."""
 
-        begin = time.monotonic()
-
         def solve(limits: Budget, share: float = 1.0) -> CapturePlan:
-            left = None
-            if self.time_limit is not None:
-                left = share * self.time_limit - (time.monotonic() - begin)
-                left = max(left, 1e-3)
-            return plan_captures(
-                self.data.workload,
-                self.data.costs,
-                budget=limits,
-                dispatcher=self.dispatcher,
-                forced_sizes=list(forced),
-                time_limit_s=left,
-                **self._common(),
-            )
+            begin = time.monotonic()
+            try:
+                return plan_captures(
+                    self.data.workload,
+                    self.data.costs,
+                    budget=limits,
+                    dispatcher=self.dispatcher,
+                    forced_sizes=list(forced),
+                    time_limit_s=self._left(share),
+                    **self._common(),
+                )
+            finally:
+                self._solve_s = time.monotonic() - begin
 
         given = (budget.graphs, budget.bytes, budget.seconds)
         if any(limit is not None for limit in given):
@@ -372,8 +374,44 @@ class _Task:
         )
         if good.num_graphs >= best.value.num_graphs:
             return best, how
+        if self._used_up():
+            return best, (
+                "no budget was given and the time limit was used up: the best found, "
+                f"of {best.value.num_graphs} graphs; {good.num_graphs} come within "
+                f"{GOOD_ENOUGH:.0%} of it"
+            )
         limits = Budget(graphs=good.num_graphs, full_coverage=budget.full_coverage)
         return solve(limits), how
+
+    def about(
+        self, plan: CapturePlan, stability: bool
+    ) -> tuple[
+        dict[int | tuple[int, int], float], tuple[float, float] | None, list[str]
+    ]:
+        """Each entry's worth, the eager shifts that keep the plan, what was left out.
+
+        Neither can be stopped on the way, so neither begins without the time for it.
+        """
+        if self._used_up():
+            what = "the worth of each entry" + (" and the stability" * stability)
+            return {}, None, [f"--time-limit was used up: {what} were left out"]
+        worth = plan.worth()
+        if not stability:
+            return worth, None, []
+        left = self._left()
+        if left is not None and not (plan.optimal and SOLVES * self._solve_s <= left):
+            return worth, None, ["--time-limit leaves no time for the stability"]
+        return worth, plan.eager_shift_range(), []
+
+    def _left(self, share: float = 1.0) -> float | None:
+        """Seconds left of a share of the limit, more than none; None without one."""
+        if self.time_limit is None:
+            return None
+        return max(share * self.time_limit - (time.monotonic() - self._begin), 1e-3)
+
+    def _used_up(self) -> bool:
+        left = self._left()
+        return left is not None and left <= 1e-3
 
 
 # -- --check -----------------------------------------------------------------------
