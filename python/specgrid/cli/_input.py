@@ -156,7 +156,9 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
             raise ConfigError("--config - and a command after `--`: give one of them")
         config_file, config_text = None, read_standard_input()
         ctx.meta["specgrid.text"] = config_text
-    elif config_file:
+    elif config_file == "":
+        raise ConfigError("--config is empty; name a file, or - for standard input")
+    elif config_file is not None:
         # Some commands look again at what was written; a pipe gives it once.
         config_file = ctx.meta["specgrid.file"] = File(config_file)
     if config_text is None and not (

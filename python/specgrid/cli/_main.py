@@ -149,7 +149,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx else "specgrid"
+        path = error.ctx.command_path if error.ctx else _path(arguments)
         message = error.format_message()
         for words in ("integer range", "integer"):
             message = message.replace(f"is not a valid {words}.", "is no whole number")
@@ -179,6 +179,11 @@ def run(arguments: Sequence[str]) -> int:
             return _fail(str(error))
         raise
     return result if isinstance(result, int) else 0
+
+
+def _path(arguments: Sequence[str]) -> str:
+    """The command a line names, where click's error does not say."""
+    return " ".join(["specgrid", *(a for a in arguments[:1] if a in COMMANDS)])
 
 
 def _system_error(error: OSError) -> str:

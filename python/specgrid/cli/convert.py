@@ -111,6 +111,9 @@ def _load(text: str, source: str) -> Any:
             text = read_text(file, _MAX_BYTES)
         except DataError as error:
             raise ConfigError(f"{short(name)}: {error.message}") from None
+    if not text.strip():
+        where = "standard input" if name is None else short(name)
+        raise ConfigError(f"{where} is empty; give a {source} schedule as JSON")
     try:
         return parse_json(text)
     except ReadError as error:

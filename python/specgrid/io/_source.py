@@ -208,6 +208,8 @@ def parse_json(text: str, source: str, line: int | None = None) -> object:
             )
         if error.rule != "not_json":
             _refuse_for(error, source, line)
+        if not text.strip():
+            refuse("is empty", "empty", source, line)
         if error.at is not None and text[error.at :].strip() == "":
             refuse(
                 "is JSON cut short; was the run that wrote it stopped?",

@@ -202,7 +202,7 @@ def parse_text(text: str, name: str, suffix: str = "") -> RawSettings:
     kind = _document.kind_of(text, suffix)
     if kind == "shell":
         return parse_command(text, origin=name)
-    document = _document.load(text, kind, name)
+    document = _document.load(text, kind, name) if text.strip() else None
     if document is None or document in ({}, [], ()):
         raise ConfigError(f"{name} is empty; write one `flag: value` a line")
     if is_manifest(document):
