@@ -49,7 +49,8 @@ def speculative_config(
     }
     for name in _SCHEDULE_KEYS:
         settings.pop(name, None)
-    if config.speculative_method:
+    if "spec_method" in raw.values and config.speculative_method:
+        # A method that was only assumed is vLLM's to read from the drafter.
         settings.setdefault("method", config.speculative_method)
     drafter = raw.values.get("spec_model")
     if drafter is not None:

@@ -115,7 +115,7 @@ TUNE = {
         }
     ],
     "frontier": [{"entries": COUNT, "rows": COUNT, "loss": LOSS}],
-    "settings": {"flag": TEXT, "value": {}},
+    "settings": {"flag": TEXT, "value": {}, "args": Maybe([TEXT])},
     "grid": Maybe(
         {
             "batches": Some(Exactly(2, COUNT)),
