@@ -325,7 +325,7 @@ def test_a_workload_of_other_draft_lengths_is_named_whatever_the_server_drafts(
         f"99% of the steps have query length 4, which this server never drafts "
         f"({k + 1})" in notes
     )
-    same = words[:6] + ("--spec-tokens", "3")
+    same = (*words[:6], "--spec-tokens", "3")
     assert "never drafts" not in str(plan(specgrid, *same, "--no-stability")["notes"])
 
 
