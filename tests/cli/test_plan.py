@@ -278,6 +278,8 @@ def test_a_saved_plan_is_read_back_and_checked(
     again = plan(specgrid, *files, "--check", saved, *SMALL)
     assert again["plan"]["dispatcher"] == dispatcher
     assert again["check"]["problems"] == []
+    same = f"the best with at most {made['after']['num_graphs']} graphs, as the one "
+    assert again["plan"]["chosen"] == same + "checked"
     assert again["check"]["value"]["mean_step_us"] == made["after"]["mean_step_us"]
     assert again["check"]["slower_than_best"] == pytest.approx(0, abs=1e-12)
     if dispatcher != "union":

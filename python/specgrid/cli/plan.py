@@ -247,6 +247,8 @@ def command(
             # Solves many times over, so only where once was quick enough.
             stability = stability and (time_limit is None or plan.optimal)
             shift = plan.eager_shift_range() if stability else None
+    if same_size:
+        chosen_how = f"the best with at most {budget.graphs} graphs, as the one checked"
     plan = _labelled(plan, data)
     if save is not None:
         plan.save(save)
