@@ -546,6 +546,29 @@ def test_lint_speaks_of_the_server_with_the_tuned_settings(
     assert [row["id"] for row in both["lint"]] == ["list-and-maximum-disagree"]
 
 
+def test_lint_reads_all_that_was_given(specgrid: Run, tmp_path: Path) -> None:
+    """vLLM's own --config file inside the command counts as well."""
+    file = tmp_path / "serve.yaml"
+    file.write_text("max-num-seqs: 64\ndata-parallel-size: 2\nspec-method: ngram\n")
+    words = ("--", "vllm", "serve", "m", "--config", str(file), "--spec-tokens", "3")
+    found, _ = flat(specgrid, tmp_path, *words)
+    assert found["settings"]["value"]["method"] == "ngram"
+    assert [row["id"] for row in found["lint"]] == ["schedule-with-data-parallel"]
+    # The schedule tried before is not the one that is pasted.
+    tried = ("--schedule", "[[1,64,2]]", *PLAIN, "--max-entries", "1")
+    assert flat(specgrid, tmp_path, *tried)[0]["lint"] == []
+
+
+def test_settings_vllm_would_refuse_beside_what_was_given_are_told(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    sizes = ("-cc.cudagraph_capture_sizes=[8,64,256]",)
+    words = ("--graphs", "20", "--", "vllm", "serve", "m", *PLAIN, *sizes)
+    (row,) = flat(specgrid, tmp_path, *words)[0]["lint"]
+    assert row["id"] == "refused"
+    assert "both set cudagraph_capture_sizes; vLLM refuses to start" in row["message"]
+
+
 def test_a_tuned_method_that_v1_alone_has_is_told_of(
     specgrid: Run, tmp_path: Path
 ) -> None:

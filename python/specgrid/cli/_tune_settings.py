@@ -63,9 +63,12 @@ def lint_of(settings: dict[str, Any]) -> list[dict[str, str]]:
     """What ``specgrid lint`` says of the user's server with the settings laid over."""
     raw = raw_settings()
     name = settings["flag"][2:].replace("-", "_")
+    replaced = ["schedule"]
     if name == "speculative_config":
-        for shortcut in ("spec_method", "spec_model", "spec_tokens"):
-            raw.values.pop(shortcut, None)
+        replaced += ["spec_method", "spec_model", "spec_tokens"]
+        replaced += ["num_speculative_tokens"]
+    for setting in replaced:
+        raw.values.pop(setting, None)
     raw.values[name] = Given(settings["value"], _ORIGIN)
     words = settings["args"][2:]
     if words[:1] == ["--cudagraph-capture-sizes"]:

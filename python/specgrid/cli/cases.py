@@ -36,6 +36,7 @@ _LARGE_KV_TOKENS = 200_000
 _PASSED = (
     "model", "max_model_len", "max_num_seqs", "tensor_parallel_size",
     "speculative_config", "spec_method", "spec_model", "spec_tokens",
+    "num_speculative_tokens", "schedule",
 )  # fmt: skip
 
 _EXAMPLES = """\
