@@ -18,6 +18,8 @@ _RESTS_ON = {
     "graph_seconds": ("capture time",),
     "kv_tokens": ("graph memory",),
 }
+#: All of those names.
+SOURCES = (*_STEPS, "graph memory", "capture time")
 
 
 def is_assumed(page: Bound, key: str) -> bool:

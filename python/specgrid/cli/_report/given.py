@@ -14,6 +14,7 @@ from typing import Any
 from specgrid._errors import ConfigError
 from specgrid._plan import CapturePlan
 from specgrid._read import File
+from specgrid.cli._report.assumed import SOURCES
 from specgrid.io._source import parse_json, read_text
 
 MAX_BYTES = 64 << 20
@@ -255,6 +256,16 @@ def _check_sizes(plan: dict[str, Any], path: str) -> None:
             raise ConfigError(f"{path}: worth[{i}] names neither size nor graph")
 
 
+def _guesses(plan: CapturePlan) -> list[dict[str, Any]]:
+    """What a saved plan's notes say was assumed; what was measured they do not say."""
+    noted = [n for n in plan.notes if n.startswith("assumed, not measured: ")]
+    return [
+        {"name": name, "assumed": True, "from": ""}
+        for name in SOURCES
+        if any(f" {name} (" in note for note in noted)
+    ]
+
+
 def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
     """A saved plan: no server to compare with, no frontier, no what-if."""
     value = {name: getattr(plan.value, name, None) for name in VALUE}
@@ -266,7 +277,7 @@ def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
             "schedule": None if plan.schedule is None else plan.schedule.to_rows(),
             "sizes": None,
         },
-        "data": {"sources": [], "num_steps": 0, "load": None},
+        "data": {"sources": _guesses(plan), "num_steps": 0, "load": None},
         "before": None,
         "default": None,
         "after": value,
