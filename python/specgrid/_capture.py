@@ -488,8 +488,7 @@ def _uncovered(result: CaptureSizes) -> Iterator[Note]:
         )
         yield Note(
             "uncovered",
-            f"query length {q}: {span} {fate}; capturing up to "
-            f"{tier.max_batch * q} tokens would cover them",
+            f"query length {q}: {span} {fate}",
             (tier.max_batch * q,),
             ((q, first, tier.max_batch),),
         )

@@ -142,3 +142,27 @@ def test_a_server_without_graphs_or_with_a_bad_schedule_still_has_cases(
     assert refused["batches"][-1] == 8
     bad = cases(specgrid, "--schedule", "[[2, 8, 1]]", server=plain)
     assert bad["batches"][0] == 1
+
+
+def test_what_was_given_and_is_in_no_command_is_named(specgrid: Run) -> None:
+    fast = ("--quantization", "fp8", "--kv-cache-dtype", "fp8", "--trust-remote-code")
+    more = ("--max-num-batched-tokens", "4096")
+    server = ("--", "VLLM_USE_V2_MODEL_RUNNER=1", *SERVER[1:], *fast, *more)
+    notes = cases(specgrid, server=server)["notes"]
+    assert (
+        "Given and not in the commands: VLLM_USE_V2_MODEL_RUNNER, "
+        "--max-num-batched-tokens, --quantization, --kv-cache-dtype, "
+        "--trust-remote-code; add those that change speed to each." in notes
+    )
+    assert not any("not in the commands" in n for n in cases(specgrid)["notes"])
+
+
+def test_a_drafter_nobody_named_is_asked_for(specgrid: Run) -> None:
+    plain = ("--", "vllm", "serve", "m", "--max-num-seqs", "8", "--spec-tokens", "2")
+    found = cases(specgrid, server=plain)
+    words = shlex.split(found["runs"][-1]["command"])
+    value = json.loads(words[words.index("--speculative-config") + 1])
+    assert value == {"num_speculative_tokens": 2}
+    note = "No method or drafter was given: add yours to --speculative-config."
+    assert note in found["notes"]
+    assert note not in cases(specgrid)["notes"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from specgrid import Schedule
+
 from .conftest import Result
 
 Run = Callable[..., Result]
@@ -111,3 +113,53 @@ def test_bad_input_is_one_line(
     assert result.out == ""
     assert result.err.count("\n") == 1
     assert reason in result.err
+
+
+def notes_of(specgrid: Run, target: str, given: str, *words: str) -> list[str]:
+    result = specgrid(
+        "convert", "--from", "vllm", "--to", target, "--json", *words, given
+    )
+    assert (result.status, result.err) == (0, "")
+    found: list[str] = json.loads(result.out)["notes"]
+    return found
+
+
+@pytest.mark.parametrize("target", ["vllm", "tensorrt-llm", "sglang"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "[[1,4,1,99,3]]",
+        '{"speculative_token_schedule": [[1,4,1,99,3]]}',
+    ],
+)
+def test_a_context_limit_that_is_left_out_is_said(
+    specgrid: Run, target: str, given: str
+) -> None:
+    assert (
+        "the context limit 99 is left out and changes nothing: longer contexts take "
+        "the K of the last context range, and there is only one"
+    ) in notes_of(specgrid, target, given)
+    # The reason given is the lookup's rule.
+    lookup = Schedule([(1, 4, 1, 99, 3)]).lookup(4, 3)
+    assert lookup[2, 99] == lookup[2, 100_000] == 3
+    for silent in ("[[1,4,3]]", f"[[1,4,1,{END},3]]"):
+        assert "context" not in str(notes_of(specgrid, target, silent))
+
+
+def test_a_last_context_range_with_an_end_is_said_to_go_on(specgrid: Run) -> None:
+    notes = notes_of(specgrid, "vllm", "[[1,4,1,99,3],[1,4,100,200,1]]")
+    assert notes == [
+        "the last context range ends at 200, and longer contexts take its K too"
+    ]
+
+
+def test_a_key_beyond_the_last_range_says_why(specgrid: Run) -> None:
+    """TensorRT-LLM #10860 drafts nothing above its last key, vLLM goes on."""
+    given = "[[1,16,3],[17,64,1]]"
+    first = notes_of(specgrid, "tensorrt-llm", given)[0]
+    assert first.startswith("the last range ends at 64, but wider batches take its K")
+    assert Schedule([(1, 16, 3), (17, 64, 1)]).lookup(99, 3)[99] == 1
+    open_end = notes_of(specgrid, "tensorrt-llm", f"[[1,16,3],[17,{END},1]]")[0]
+    assert open_end.startswith("the last range has no end")
+    ended = notes_of(specgrid, "tensorrt-llm", given, "--max-num-seqs", "64")
+    assert ended == ["upper-bound keys (TensorRT-LLM #10860); 0 above the last key"]

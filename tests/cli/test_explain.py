@@ -403,3 +403,21 @@ def test_commands_without_a_module_are_not_listed(
     monkeypatch.setitem(cli.COMMANDS, "ghost", ("specgrid.cli.no_such", "Not there."))
     assert "ghost" not in specgrid("--help").out
     assert specgrid("ghost").status == 2
+
+
+@pytest.mark.parametrize(("seqs", "k"), [(300, 1), (200, 3), (65, 7)])
+def test_the_advice_to_cover_batches_is_lints_and_works_when_followed(
+    specgrid: Run, seqs: int, k: int
+) -> None:
+    """vLLM #37865: a maximum off the grid is lowered, so no number is named."""
+    words = ("--max-num-seqs", str(seqs), "--spec-tokens", str(k))
+    words += ("--max-cudagraph-capture-size", "256")
+    advice = json.loads(specgrid("explain", "--json", *words).out)["capture"]["advice"]
+    assert f"fix: {advice}\n" in specgrid("lint", *words).out
+    text = specgrid("explain", *words).out
+    assert f"To cover them: {advice}\n" in text
+    assert "would cover" not in text
+    flags = advice.split(" (in place of")[0].split()
+    followed = json.loads(specgrid("explain", "--json", *words[:4], *flags).out)
+    assert followed["capture"]["advice"] is None
+    assert all(tier["missed"] == [] for tier in followed["tiers"])

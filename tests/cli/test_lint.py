@@ -274,6 +274,24 @@ def test_a_schedule_on_the_v1_runner() -> None:
     assert "dropped" in dropped["schedule-on-v1"].message
 
 
+def test_a_schedule_without_drafts_has_no_effect(specgrid: Run) -> None:
+    words = ("--max-num-seqs", "8", "--schedule", "[[1,4,3]]")
+    result = specgrid("lint", *words)
+    assert result.status == 1
+    assert "warning schedule-without-drafts" in result.out
+    # As `specgrid explain` has it.
+    assert "set it to 3" in specgrid("explain", *words).out
+    assert "fix: --spec-tokens 3" in result.out
+    none = specgrid("lint", "--max-num-seqs", "8", "--schedule", "[[1,4,0]]")
+    assert "  fix: drop the schedule\n" in none.out
+    drafting = specgrid("lint", *words, "--spec-tokens", "3")
+    assert "schedule-without-drafts" not in drafting.out
+    plugin = '{"specgrid": {"schedule": [[1, 4, 3]]}}'
+    assert set(findings("--max-num-seqs", "8", "--additional-config", plugin)) == {
+        "schedule-without-drafts"
+    }
+
+
 @pytest.mark.parametrize(("k", "word"), [(2, "drafts 2 tokens"), (0, "never drafts")])
 def test_a_constant_schedule(k: int, word: str) -> None:
     found = findings("--max-num-seqs", "32", *spec(2, f"[[1,8,{k}],[9,512,{k}]]"))

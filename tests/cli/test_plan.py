@@ -278,6 +278,8 @@ def test_a_saved_plan_is_read_back_and_checked(
     again = plan(specgrid, *files, "--check", saved, *SMALL)
     assert again["plan"]["dispatcher"] == dispatcher
     assert again["check"]["problems"] == []
+    same = f"the best with at most {made['after']['num_graphs']} graphs, as the one "
+    assert again["plan"]["chosen"] == same + "checked"
     assert again["check"]["value"]["mean_step_us"] == made["after"]["mean_step_us"]
     assert again["check"]["slower_than_best"] == pytest.approx(0, abs=1e-12)
     if dispatcher != "union":
@@ -310,7 +312,23 @@ def test_steps_of_another_server_are_named(specgrid: Call, tmp_path: Path) -> No
     load = workload(tmp_path, "4,4,,900\n4,40,,100\n6,2,,50\n2,3,,400\n,,9000,1\n")
     notes = " ".join(plan(specgrid, "--log", load, "--graphs", "8", *SMALL)["notes"])
     assert "101 of 1,451 steps do not fit max_num_seqs 16" in notes
-    assert "query length 2, which this server never drafts (4)" in notes
+    assert "query length 2, 6, which this server never drafts (4)" in notes
+
+
+@pytest.mark.parametrize("k", [0, 2, 5])
+def test_a_workload_of_other_draft_lengths_is_named_whatever_the_server_drafts(
+    specgrid: Call, k: int
+) -> None:
+    load = str(ROOT / "examples" / "workload.csv")
+    spec = ("--spec-tokens", str(k)) if k else ()
+    words = ("--log", load, "--max-num-seqs", "256", "--graphs", "60", *spec)
+    notes = " ".join(plan(specgrid, *words, "--no-stability")["notes"])
+    assert (
+        f"99% of the steps have query length 4, which this server never drafts "
+        f"({k + 1})" in notes
+    )
+    same = (*words[:6], "--spec-tokens", "3")
+    assert "never drafts" not in str(plan(specgrid, *same, "--no-stability")["notes"])
 
 
 @pytest.mark.parametrize(

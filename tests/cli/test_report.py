@@ -218,7 +218,10 @@ def test_a_saved_plan_is_shown_too(specgrid: Run, report: Any, tmp_path: Path) -
                         "--dispatcher", dispatcher, "--save", str(saved),
                         *EAGLE3).status == 0
         # fmt: on
-        _, found = report(*EAGLE3, "--plan", str(saved))
+        page, found = report(*EAGLE3, "--plan", str(saved))
+        # The load was recorded, the times were not; the file's notes say so.
+        assert "mean step (assumed)" in page
+        assert "padding (assumed)" not in page
         assert found["plan"]["problems"] == []
         assert found["fixes"][0]["title"] == "With this plan"
         assert found["fixes"][0]["result"]["graphs"] > 0
@@ -681,13 +684,16 @@ def test_a_plan_says_what_it_was_made_from() -> None:
     assert text_of(sources(9, False)) == "9 recorded steps. "
 
 
+MEASURED: dict[str, Any] = {"data": {"sources": []}}
+
+
 def test_an_unproven_plan_says_how_far_off_it_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(section_plan, "picture", lambda name, label, draw: label)
     point = {"num_graphs": 3, "mean_step_us": 7000.0}
     own = {"optimal": False, "gap": 0.0125, "eager_us": 9e3, "lower_bound_us": None}
-    plan = {"frontier": [point], "plan": own, "stability": None}
+    plan = {"frontier": [point], "plan": own, "stability": None, **MEASURED}
     text = text_of(section_plan._frontier(Bound({"plan": plan})))
     assert "The plan is not proven best; one could be better by at most 1.2" in text
     assert "no plan can be below an unknown bound." in text
@@ -702,8 +708,95 @@ def test_keyed_graphs_are_named_by_query_length_and_requests() -> None:
         {"size": None, "graph": [4, 2], "us": 5.0},
         {"size": 16, "graph": None, "us": 1.0},
     ]
-    text = text_of(section_plan._worth(Bound({"plan": {"worth": worth}})))
+    text = text_of(section_plan._worth(Bound({"plan": {"worth": worth, **MEASURED}})))
     assert "query length × requests" in text
     assert "4 × 2" in text
-    text = text_of(section_plan._worth(Bound({"plan": {"worth": worth[1:]}})))
+    text = text_of(
+        section_plan._worth(Bound({"plan": {"worth": worth[1:], **MEASURED}}))
+    )
     assert "size, tokens" in text
+
+
+# -- assumed and impossible numbers ----------------------------------------------------
+
+
+def words_of(page: str) -> str:
+    return " ".join(" ".join(Reader(page).texts).split())
+
+
+def test_numbers_nobody_measured_are_marked_everywhere(
+    specgrid: Run, report: Any, tmp_path: Path
+) -> None:
+    given = tmp_path / "guess.json"
+    words = ("--graphs", "40", "--no-stability", *FEW_SIZES)
+    given.write_text(specgrid("plan", "--json", "--frontier", *words).out)
+    page, _ = report(*FEW_SIZES, "--plan", str(given))
+    text = words_of(page)
+    for name in ("mean step", "graph memory", "steps on a FULL graph"):
+        found = re.findall(
+            rf"(?<!The best ){name}(?:, by load)?(?! longer)(.{{10}})", text
+        )
+        assert sum(f == " (assumed)" for f in found) >= 2, (name, found)
+    assert "Over the assumed load:" in text
+    assert "recorded steps" not in text
+    assert text.count("The times are assumed in part, not measured.") == 2
+    assert "how often each batch ran" not in page
+
+
+def test_a_recorded_load_is_not_marked(
+    specgrid: Run, report: Any, plan_file: Path
+) -> None:
+    text = words_of(report(*FEW_SIZES, "--plan", str(plan_file))[0])
+    assert "Over the recorded steps:" in text
+    assert "steps on a FULL graph, by load (assumed)" not in text
+    # The costs of this plan are assumed all the same.
+    assert "mean step, by load (assumed)" in text
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ([1e308, 5], "is not a number from 0 to 1e15"),
+        ([1, -5], "is not a number from 0 to 1e15"),
+        ([1.5, 5], "batch 1.5, which is no number of requests"),
+        ([0, 5], "batch 0, which is no number of requests"),
+    ],
+)
+def test_throughput_that_cannot_be_is_refused(
+    specgrid: Run, tuned_file: Path, tmp_path: Path, point: list[float], words: str
+) -> None:
+    tuned = json.loads(tuned_file.read_text())
+    tuned["throughput"][0]["lines"][0]["points"][0] = point
+    tuned_file.write_text(json.dumps(tuned))
+    page = str(tmp_path / "p.html")
+    result = specgrid("report", page, *EAGLE3, "--tuned", str(tuned_file))
+    assert (result.status, result.err.count("\n")) == (2, 1)
+    assert "throughput[0].lines[0]" in result.err
+    assert words in result.err
+
+
+def test_a_share_above_one_is_refused(
+    specgrid: Run, plan_file: Path, tmp_path: Path
+) -> None:
+    plan = json.loads(plan_file.read_text())
+    plan["before"]["full_share"] = 1.5
+    plan_file.write_text(json.dumps(plan))
+    page = str(tmp_path / "p.html")
+    result = specgrid("report", page, *FEW_SIZES, "--plan", str(plan_file))
+    assert result.status == 2
+    assert "before.full_share is not a number from 0 to 1" in result.err
+
+
+def test_the_page_pastes_all_words_of_a_tuned_pair(
+    report: Any, tuned_file: Path
+) -> None:
+    tuned = json.loads(tuned_file.read_text())
+    tuned["settings"]["args"] += ["--cudagraph-capture-sizes", "8", "64"]
+    tuned_file.write_text(json.dumps(tuned))
+    page, _ = report(*EAGLE3, "--tuned", str(tuned_file))
+    assert "--cudagraph-capture-sizes 8 64" in words_of(page)
+    del tuned["settings"]["args"]  # a file of before this key
+    tuned_file.write_text(json.dumps(tuned))
+    assert "--additional-config" in words_of(
+        report(*EAGLE3, "--tuned", str(tuned_file))[0]
+    )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -448,8 +449,157 @@ def test_long_schedules_and_many_areas_are_cut_in_text_alone(
     assert "... 2 more (--json has all)" in text
     assert "contexts 7-7: batches 1-2\n" in text
     assert "Some K not measured (it could not be chosen)\nbatches 3-4\n" in text
-    assert "With fewer than 12 graphs another schedule is better." in text
+    before = [p for p in document["captures"]["frontier"] if p["num_graphs"] < 12][-1]
+    assert (
+        "With fewer than 12 graphs another schedule is better: "
+        f"{before['schedule']} with {before['num_graphs']}." in text
+    )
     assert "Measure next" not in text
     document["captures"]["change_below"] = None
     module._render(document, Printer())
     assert "No smaller number of graphs asks for another" in capsys.readouterr().out
+
+
+# -- what is pasted --------------------------------------------------------------------
+
+
+def flat(specgrid: Run, tmp_path: Path, *words: str) -> tuple[dict[str, Any], str]:
+    """The document and the text of a tuning from plain steps of batches 1 to 64."""
+    path = tmp_path / "flat.csv"
+    rows = [
+        f"{b},2048,{k},{7000 + 500 * k + 260 * b * (k + 1)}"
+        for b in (1, 16, 32, 64)
+        for k in (0, 1, 2, 3)
+    ]
+    path.write_text("\n".join(["batch,context,k,step_us", *rows]) + "\n")
+    given = ("tune", "--latency", str(path), *RATES)
+    text = specgrid(*given, *words).out
+    return json.loads(specgrid(*given, "--json", *words).out), text
+
+
+PLAIN = ("--max-num-seqs", "64", "--spec-tokens", "3")
+
+
+def test_the_pair_of_schedule_and_captures_is_what_is_pasted(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    found, text = flat(specgrid, tmp_path, "--graphs", "20", *PLAIN)
+    pair, settings = found["captures"], found["settings"]
+    assert pair["schedule"] != found["schedule"]
+    rows = settings["value"]["num_speculative_tokens_per_batch_size"]
+    assert rows == pair["schedule"]
+    assert settings["args"] == [
+        "--speculative-config",
+        json.dumps(settings["value"]),
+        "--cudagraph-capture-sizes",
+        *map(str, pair["sizes"]),
+    ]
+    pasted = text.partition("\nPaste\n")[2]
+    assert shlex.join(settings["args"]) in pasted
+    below = pair["change_below"]
+    other = [p for p in pair["frontier"] if p["num_graphs"] < below][-1]
+    assert other["schedule"] != pair["schedule"]
+    assert (
+        f"With fewer than {below} graphs another schedule is better: "
+        f"{json.dumps(other['schedule'])} with {other['num_graphs']}." in text
+    )
+
+
+def test_a_drafter_nobody_named_is_not_pasted(specgrid: Run, tmp_path: Path) -> None:
+    found, text = flat(specgrid, tmp_path, *PLAIN)
+    assert "method" not in found["settings"]["value"]
+    assert "Add your method and drafter to it." in text
+    named, text = flat(specgrid, tmp_path, *PLAIN, "--spec-method", "ngram")
+    assert named["settings"]["value"]["method"] == "ngram"
+    assert "Add your method" not in text
+    # vLLM reads the method from the drafter; a guess could contradict it.
+    drafter, text = flat(specgrid, tmp_path, *PLAIN, "--spec-model", "d")
+    assert drafter["settings"]["value"]["model"] == "d"
+    assert "method" not in drafter["settings"]["value"]
+    assert "Add your method" not in text
+
+
+def test_one_k_for_all_batches_needs_no_schedule(specgrid: Run, tmp_path: Path) -> None:
+    found, _ = flat(specgrid, tmp_path, *PLAIN, "--max-entries", "1")
+    assert found["schedule"] == [[1, 64, 1]]
+    assert found["settings"]["value"] == {"num_speculative_tokens": 1}
+    assert found["lint"] == []
+    words = (*PLAIN, "--max-entries", "1", "--forbid-k", "1,2,3")
+    never, text = flat(specgrid, tmp_path, *words)
+    assert [row["id"] for row in never["lint"]] == ["schedule-constant"]
+    assert "fix: drop --speculative-config" in text
+
+
+def test_lint_speaks_of_the_server_with_the_tuned_settings(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    """vLLM #45963."""
+    words = ("--", "vllm", "serve", "m", "-dp", "4", "--max-num-seqs", "64")
+    found, text = flat(specgrid, tmp_path, *words)
+    assert [row["id"] for row in found["lint"]] == ["schedule-with-data-parallel"]
+    assert "vLLM drops the schedule with data_parallel_size 4" in text
+    alone, _ = flat(specgrid, tmp_path, "--", *words[1:4], *PLAIN[:2])
+    ids = [row["id"] for row in alone["lint"]]
+    assert ids == ["hidden-graphs", "unreachable-graphs"]
+    maximum = ("--max-cudagraph-capture-size", "256")
+    both, _ = flat(specgrid, tmp_path, "--graphs", "20", *PLAIN, *maximum)
+    assert [row["id"] for row in both["lint"]] == ["list-and-maximum-disagree"]
+
+
+def test_lint_reads_all_that_was_given(specgrid: Run, tmp_path: Path) -> None:
+    """vLLM's own --config file inside the command counts as well."""
+    file = tmp_path / "serve.yaml"
+    file.write_text("max-num-seqs: 64\ndata-parallel-size: 2\nspec-method: ngram\n")
+    words = ("--", "vllm", "serve", "m", "--config", str(file), "--spec-tokens", "3")
+    found, _ = flat(specgrid, tmp_path, *words)
+    assert found["settings"]["value"]["method"] == "ngram"
+    assert [row["id"] for row in found["lint"]] == ["schedule-with-data-parallel"]
+    # The schedule tried before is not the one that is pasted.
+    tried = ("--schedule", "[[1,64,2]]", *PLAIN, "--max-entries", "1")
+    assert flat(specgrid, tmp_path, *tried)[0]["lint"] == []
+
+
+def test_settings_vllm_would_refuse_beside_what_was_given_are_told(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    sizes = ("-cc.cudagraph_capture_sizes=[8,64,256]",)
+    words = ("--graphs", "20", "--", "vllm", "serve", "m", *PLAIN, *sizes)
+    (row,) = flat(specgrid, tmp_path, *words)[0]["lint"]
+    assert row["id"] == "refused"
+    assert "both set cudagraph_capture_sizes; vLLM refuses to start" in row["message"]
+
+
+def test_a_tuned_method_that_v1_alone_has_is_told_of(
+    specgrid: Run, tmp_path: Path
+) -> None:
+    found, _ = flat(specgrid, tmp_path, *PLAIN, "--spec-method", "suffix")
+    assert "schedule-on-v1" in [row["id"] for row in found["lint"]]
+
+
+# -- what cannot be met or meant -------------------------------------------------------
+
+
+def test_a_limit_no_cell_meets_is_said_first_and_fails(
+    specgrid: Run, steps: Any
+) -> None:
+    words = ("tune", "--latency", steps(), *RATES, "--max-ms-per-token")
+    result = specgrid(*words, "1", *SERVER)
+    assert (result.status, result.err) == (1, "")
+    first = result.out.splitlines()[0]
+    assert first.startswith("No cell meets the limit of 1 ms a token with any K")
+    document = json.loads(specgrid(*words, "1", "--json", *SERVER).out)
+    least = document["limit"]["least_ms_per_token"]
+    assert 1 < least < 7
+    some = specgrid(*words, str(1.01 * least), *SERVER)
+    assert some.status == 0
+    assert " of 64 cells miss the limit" in some.out.splitlines()[0]
+    ample = specgrid(*words, "1000", *SERVER)
+    assert ample.status == 0
+    assert ample.out.startswith("Schedule of")
+
+
+def test_values_of_acceptance_have_no_scrape_before(specgrid: Run, steps: Any) -> None:
+    before = ("--acceptance-before", str(DATA / "metrics-1.txt"))
+    result = specgrid("tune", "--latency", steps(), *RATES, *before, *SERVER)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "0.7,0.45,0.3 is values" in result.err

@@ -52,6 +52,50 @@ def covering_flags(analysis: Analysis) -> Proposal | None:
     return best
 
 
+def covering_text(analysis: Analysis) -> str:
+    """What to write so that every decode batch has a graph, for lint and explain.
+
+    Cheapest first: a few graphs more, else fewer requests, else many graphs.
+    """
+    config = analysis.config
+    proposal = covering_flags(analysis)
+    reach = _reach(analysis)
+    lower = f"lower --max-num-seqs to {reach}, or " if reach else ""
+    plan = "specgrid plan, for graphs within a memory budget"
+    if proposal is None:
+        return lower + plan
+    text = proposal.flags
+    given = [
+        config.setting(name).detail
+        for name in ("cudagraph_capture_sizes", "max_cudagraph_capture_size")
+        if config.is_given(name)
+    ]
+    replaced = [detail for detail in given if detail != text.split()[0]]
+    if replaced:
+        text += f" (in place of {' and '.join(replaced)})"
+    if proposal.missed:
+        left = (
+            "1 batch remains"
+            if proposal.missed == 1
+            else (f"{proposal.missed} batches remain")
+        )
+        text += f"; {left} without a FULL graph"
+    if analysis.sufficient_max > 2 * config.platform_ceiling:
+        num_sizes = len(proposal.analysis.sizes or ())
+        return (
+            f"{lower}{plan}; or, if {num_sizes} sizes this large fit (6400 "
+            f"tokens ran out of memory on an H200, vLLM #54418), {text}"
+        )
+    return text
+
+
+def _reach(analysis: Analysis) -> int:
+    """Requests all of whose decode batches are covered; 0 where a schedule decides."""
+    if len(analysis.tiers) != 1 or analysis.sizes is None:
+        return 0
+    return analysis.sizes.covered_batch(analysis.tiers[0])
+
+
 def _candidates(config: ServeConfig, needed: int) -> list[tuple[str, ServeConfig]]:
     """Shortest flags first: two maxima, then the list that holds all decode sizes."""
     step = 8 if needed < 256 else 16

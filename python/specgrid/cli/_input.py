@@ -21,7 +21,7 @@ from specgrid._read import File
 from specgrid.cli._numbers import Number
 from specgrid.io._document import read_stream
 from specgrid.io.vllm_command import unknown_flags
-from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load
+from specgrid.io.vllm_config import DEVICES, Device, ServeConfig, load_raw, resolve
 
 _SERVER_OPTIONS: list[Callable[[Any], Any]] = [
     click.option(
@@ -155,12 +155,10 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
         if pasted:
             raise ConfigError("--config - and a command after `--`: give one of them")
         config_file, config_text = None, read_standard_input()
-        ctx.meta["specgrid.text"] = config_text
     elif config_file == "":
         raise ConfigError("--config is empty; name a file, or - for standard input")
     elif config_file is not None:
-        # Some commands look again at what was written; a pipe gives it once.
-        config_file = ctx.meta["specgrid.file"] = File(config_file)
+        config_file = File(config_file)
     if config_text is None and not (
         pasted or flags or config_file or spec_tokens or schedule
     ):
@@ -170,15 +168,16 @@ def _read_server(ctx: click.Context, options: dict[str, Any]) -> ServeConfig:
             ctx,
         )
     _refuse_unknown(ctx, flags)
-    return load(
+    # Some commands look again at what was written; a pipe gives it once.
+    raw = ctx.meta["specgrid.raw"] = load_raw(
         pasted,
         config_file,
         flags,
-        device,
         config_text=config_text,
         num_speculative_tokens=spec_tokens,
         schedule=schedule,
     )
+    return resolve(raw, device)
 
 
 def read_standard_input() -> str:

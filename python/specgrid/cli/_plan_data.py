@@ -51,6 +51,8 @@ ASSUMED_EAGER_US = 12000.0
 ASSUMED_GRAPH_BYTES = 24.0 * MIB
 ASSUMED_POOL_BYTES = 256.0 * MIB
 ASSUMED_GRAPH_SECONDS = 0.1
+#: Of query lengths the server never runs, so many are named.
+MAX_LENS_SHOWN = 8
 
 #: Drafters that repeat the target's capture list (vLLM 0.33.0, V2 runner).
 _AUTOREGRESSIVE = ("eagle", "eagle3", "mtp", "draft_model")
@@ -247,15 +249,16 @@ def _workload(
     dropped = 0.0
     lens = {t.query_len for t in analysis.tiers}
     for (q, n), weight in steps.uniform.items():
-        if n > config.max_num_seqs or q * n > config.max_num_batched_tokens:
+        fits = n <= config.max_num_seqs and q * n <= config.max_num_batched_tokens
+        if not fits:
             dropped += weight
         elif q > most_drafts:
             # A resumed request computes its prompt again as a "generation" step.
             mixed[q * n] = mixed.get(q * n, 0.0) + weight
         else:
             decode[q, n] = decode.get((q, n), 0.0) + weight
-            if q not in lens:
-                other_lens[q] = other_lens.get(q, 0.0) + weight
+        if q not in lens and fits:
+            other_lens[q] = other_lens.get(q, 0.0) + weight
     for tokens, weight in steps.mixed_by_tokens().items():
         if tokens > config.max_num_batched_tokens:
             dropped += weight
@@ -271,7 +274,11 @@ def _workload(
         )
     stray = sum(other_lens.values())
     if stray > 0.05 * total:
-        listed = ", ".join(map(str, sorted(other_lens)))
+        # A few resumed prompts have lengths of their own; the common ones say more.
+        common = sorted(other_lens, key=lambda q: -other_lens[q])[:MAX_LENS_SHOWN]
+        listed = ", ".join(map(str, sorted(common)))
+        if len(common) < len(other_lens):
+            listed += f" and {len(other_lens) - len(common)} more"
         notes.append(
             f"{stray / total:.0%} of the steps have query length {listed}, which this "
             f"server never drafts ({', '.join(map(str, sorted(lens)))}); the workload "

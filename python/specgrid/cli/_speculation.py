@@ -3,37 +3,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from specgrid.io._values import load_json
-from specgrid.io.vllm_command import (
-    RawSettings,
-    parse_command,
-    parse_text,
-    read_config_file,
-)
+from specgrid.io.vllm_command import RawSettings
 from specgrid.io.vllm_config import ServeConfig
 
 _SCHEDULE_KEYS = ("num_speculative_tokens_per_batch_size", "speculative_token_schedule")
 
 
 def raw_settings() -> RawSettings:
-    """What the user wrote, for settings that do not decide graphs."""
-    context = click.get_current_context()
-    words = context.params.get("words") or ()
-    file = context.meta.get("specgrid.file")
-    text = context.meta.get("specgrid.text")
-    raw = RawSettings()
-    if text is not None:
-        raw = parse_text(text, "standard input")
-    elif file is not None:
-        raw = read_config_file(file)
-    for part in (context.meta["specgrid.pasted"], list(words)):
-        if part:
-            raw.update(parse_command(part))
-    return raw
+    """What the user wrote, for settings that do not decide graphs; a copy."""
+    raw: RawSettings = click.get_current_context().meta["specgrid.raw"]
+    return replace(raw, values=dict(raw.values))
 
 
 def speculative_config(
@@ -49,7 +34,8 @@ def speculative_config(
     }
     for name in _SCHEDULE_KEYS:
         settings.pop(name, None)
-    if config.speculative_method:
+    if "spec_method" in raw.values and config.speculative_method:
+        # A method that was only assumed is vLLM's to read from the drafter.
         settings.setdefault("method", config.speculative_method)
     drafter = raw.values.get("spec_model")
     if drafter is not None:

@@ -158,6 +158,11 @@ def _acceptance(
 ) -> Any:
     values = _numbers(given)
     if values is not None:
+        if before is not None:
+            raise ConfigError(
+                f"--acceptance-before {before} goes with a later /metrics scrape, and "
+                f"--acceptance {given} is values; give the scrape, or leave it out"
+            )
         return Acceptance.given(values)
     counts, by_context = read_acceptance(
         given, before, context_ranges=_quarters(contexts)

@@ -32,6 +32,13 @@ _ASSUMED_MODEL_LEN = 8192
 # Above this a KV cache may be too small; below, hardly any is.
 _LARGE_KV_TOKENS = 200_000
 
+#: Settings the printed commands carry, or that say what is measured.
+_PASSED = (
+    "model", "max_model_len", "max_num_seqs", "tensor_parallel_size",
+    "speculative_config", "spec_method", "spec_model", "spec_tokens",
+    "num_speculative_tokens", "schedule",
+)  # fmt: skip
+
 _EXAMPLES = """\
 \b
 Examples:
@@ -147,6 +154,16 @@ def command(
             "K = 0 is measured without a drafter. vLLM 0.33.0 still runs the drafter's "
             "prefill at K = 0, so a step costs slightly more in service."
         )
+    left_out = _left_out(raw)
+    if left_out:
+        notes.append(
+            f"Given and not in the commands: {', '.join(left_out)}; add those that "
+            "change speed to each."
+        )
+    if any(lengths) and not _names_a_drafter(config, raw):
+        notes.append(
+            "No method or drafter was given: add yours to --speculative-config."
+        )
     folder = Path(output_dir or "cases")
     runs = [_run(config, raw, k, cases, folder) for k, cases in plan.by_k().items()]
     if output_dir is not None:
@@ -167,7 +184,7 @@ def command(
     if as_json:
         print_json(document)
     else:
-        _render(document, Printer())
+        _render(document, Printer(), bool(left_out))
     return 0
 
 
@@ -230,6 +247,16 @@ def _max_model_len(raw: RawSettings, notes: list[str]) -> int:
     return human_int(str(given.value))
 
 
+def _left_out(raw: RawSettings) -> list[str]:
+    """What was given and is in no command, as the user wrote it."""
+    names = [given.origin for name, given in raw.values.items() if name not in _PASSED]
+    return list(dict.fromkeys([*raw.environment, *names, *raw.unused]))
+
+
+def _names_a_drafter(config: ServeConfig, raw: RawSettings) -> bool:
+    return bool({"method", "model"} & set(speculative_config(config, raw, {})))
+
+
 def _run(
     config: ServeConfig,
     raw: RawSettings,
@@ -280,7 +307,7 @@ def _write(folder: Path, runs: list[dict[str, Any]]) -> None:
         ) from None
 
 
-def _render(document: dict[str, Any], out: Printer) -> None:
+def _render(document: dict[str, Any], out: Printer, left_out: bool) -> None:
     minutes = document["estimated_seconds"] / 60
     out.line(
         f"{document['num_points']} points in {len(document['runs'])} runs, roughly "
@@ -293,11 +320,12 @@ def _render(document: dict[str, Any], out: Printer) -> None:
     for run in document["runs"]:
         out.line(run["command"])
     if document["written"]:
-        out.line()
-        out.line(
-            "Add the flags that change speed (dtype, quantization, KV cache type) to "
-            "each."
-        )
+        if not left_out:
+            out.line()
+            out.line(
+                "Add the flags that change speed (dtype, quantization, KV cache type) "
+                "to each."
+            )
     else:
         out.line()
         out.line("Nothing was written; add -o DIR for the case files.", "warn")

@@ -19,6 +19,7 @@ from specgrid.io.vllm_command import short
 from specgrid.io.vllm_config import load
 
 _FORMS = ("vllm", "tensorrt-llm", "sglang")
+_SCHEDULE_KEYS = ("num_speculative_tokens_per_batch_size", "speculative_token_schedule")
 _MAX_BYTES = 64 * 2**20
 
 _EXAMPLES = """\
@@ -71,6 +72,14 @@ def command(
     given = _load(schedule, source)
     notes: list[str] = []
     parsed = _read(given, source, keys, pick)
+    if limit := _context_limit(given):
+        notes.append(
+            f"the context limit {limit} is left out and changes nothing: longer "
+            "contexts take the K of the last context range, and there is only one"
+            if not parsed.is_2d
+            else f"the last context range ends at {limit}, and longer contexts take "
+            "its K too"
+        )
     if max_num_seqs is not None:
         parsed = _cut(parsed, max_num_seqs)
     if source == "sglang":
@@ -156,10 +165,7 @@ def _read(given: Any, source: str, keys: str | None, pick: Any) -> Schedule:
         return Schedule.from_sglang(given, pick=pick)
     if isinstance(given, dict):
         # A whole --speculative-config.
-        for name in (
-            "num_speculative_tokens_per_batch_size",
-            "speculative_token_schedule",
-        ):
+        for name in _SCHEDULE_KEYS:
             if name in given:
                 return Schedule(given[name])
         raise ConfigError(
@@ -167,6 +173,16 @@ def _read(given: Any, source: str, keys: str | None, pick: Any) -> Schedule:
             "give the rows, or the whole speculative config"
         )
     return Schedule(given)
+
+
+def _context_limit(given: Any) -> int | None:
+    """Where the last context range of the rows ends; None when it has no end."""
+    if isinstance(given, dict):
+        given = next((given[name] for name in _SCHEDULE_KEYS if name in given), None)
+    if not isinstance(given, list):
+        return None
+    ends = [row[3] for row in given if isinstance(row, list) and len(row) == 5]
+    return max(ends) if ends and max(ends) < CONTEXT_INFINITY else None
 
 
 def _cut(schedule: Schedule, max_num_seqs: int) -> Schedule:
@@ -193,9 +209,15 @@ def _write(
     if target == "tensorrt-llm":
         mapping = schedule.to_tensorrt_llm(max_num_seqs)
         if CONTEXT_INFINITY in mapping:
+            end = schedule.rows[-1][1]
+            written = (
+                "the last range has no end"
+                if end >= CONTEXT_INFINITY
+                else f"the last range ends at {end}, but wider batches take its K too "
+                "(vLLM's rule), and TensorRT-LLM's would be 0 above the last key"
+            )
             notes.append(
-                "the last range has no end; give --max-num-seqs to end it at your "
-                "server's limit"
+                f"{written}; give --max-num-seqs to end it at your server's limit"
             )
         notes.append("upper-bound keys (TensorRT-LLM #10860); 0 above the last key")
         return {str(key): k for key, k in mapping.items()}

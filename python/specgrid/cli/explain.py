@@ -25,6 +25,7 @@ from specgrid.cli._analysis import (
 )
 from specgrid.cli._charts import files
 from specgrid.cli._coverage_map import draw_map
+from specgrid.cli._fixes import covering_text
 from specgrid.cli._input import serve_command
 from specgrid.cli._output import Printer, print_json, ranges_text
 from specgrid.io._vllm_flags import VLLM_VERSION
@@ -195,6 +196,7 @@ def _capture(analysis: Analysis) -> dict[str, Any]:
         "sizes": [],
         "runner_sizes": [],
         "notes": [],
+        "advice": None,
     }
     if sizes is None:
         return document
@@ -218,6 +220,8 @@ def _capture(analysis: Analysis) -> dict[str, Any]:
         }
         for note in sizes.notes
     ]
+    if any(note.kind == "uncovered" for note in sizes.notes):
+        document["advice"] = covering_text(analysis)
     return document
 
 
@@ -414,6 +418,8 @@ def _render_capture(document: dict[str, Any], out: Printer) -> None:
         for note in capture["notes"]:
             bad = note["batches"] or note["kind"] == "schedule-invalid"
             out.paragraph(note["message"] + _lost(note), style="bad" if bad else "")
+    if capture["advice"]:
+        out.paragraph(capture["advice"], bullet="To cover them: ", style="good")
 
 
 def _lost(note: dict[str, Any]) -> str:

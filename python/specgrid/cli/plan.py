@@ -219,6 +219,8 @@ def command(
                 budget = Budget(graphs=budget.graphs, full_coverage=False)
                 plan, chosen_how = task.plan(budget, forced, before)
             worth, shift, left_out = task.about(plan, stability)
+    if same_size:
+        chosen_how = f"the best with at most {budget.graphs} graphs, as the one checked"
     plan = _labelled(plan, data)
     if save is not None:
         plan.save(save)

@@ -27,9 +27,9 @@ from specgrid.cli._input import serve_command
 from specgrid.cli._numbers import Number, NumberList
 from specgrid.cli._output import Printer, print_json, ranges_text, runs
 from specgrid.cli._plan_data import drafter_of
-from specgrid.cli._speculation import raw_settings, speculative_config
 from specgrid.cli._tune_data import TuneData, gather
 from specgrid.cli._tune_grid import grid_of, throughput_of
+from specgrid.cli._tune_settings import lint_of, settings_of
 from specgrid.cli._words import in_flags
 from specgrid.io.costs import read_costs
 from specgrid.io.vllm_config import ServeConfig
@@ -214,7 +214,8 @@ def command(
             lora_cases=config.lora_cases,
             drafter=drafter_of(config),
         )
-    document = _document(config, data, tuned, notes)
+    document = _document(config, data, tuned, joint, notes)
+    document["limit"] = _limit(tuned, max_ms_per_token)
     if joint is not None:
         document["captures"] = {"max_graphs": graphs, **_captures(joint)}
     if plot is not None:
@@ -223,7 +224,8 @@ def command(
         print_json(document)
     else:
         _render(document, Printer())
-    return 0
+    limit = document["limit"]
+    return 1 if limit and limit["num_missed"] == limit["num_cells"] else 0
 
 
 def _plot(path: str, document: dict[str, Any]) -> None:
@@ -288,10 +290,12 @@ def _document(
     config: ServeConfig,
     data: TuneData,
     tuned: TunedSchedule,
+    joint: JointPlan | None,
     notes: list[str],
 ) -> dict[str, Any]:
     cells = tuned.cells
     points = next_points(tuned)
+    settings = settings_of(config, tuned, joint)
     return {
         "schema": "specgrid.tune",
         "version": SCHEMA_VERSION,
@@ -331,7 +335,9 @@ def _document(
         "within_noise": _areas(tuned, cells.within_noise),
         "not_measured": _areas(tuned, ~cells.measured),
         "partly_measured": _areas(tuned, cells.measured & ~cells.all_k_measured),
-        "settings": _settings(config, tuned),
+        "settings": settings,
+        "lint": lint_of(settings),
+        "limit": None,
         "captures": None,
         "grid": grid_of(tuned),
         "throughput": throughput_of(tuned, data.points),
@@ -357,11 +363,20 @@ def _areas(tuned: TunedSchedule, mask: Any) -> list[dict[str, Any]]:
     return [area for area in out if area["batches"]]
 
 
-def _settings(config: ServeConfig, tuned: TunedSchedule) -> dict[str, Any]:
-    if tuned.schedule.is_2d:
-        return {"flag": "--additional-config", "value": tuned.plugin_config()}
-    value = speculative_config(config, raw_settings(), tuned.speculative_config())
-    return {"flag": "--speculative-config", "value": value}
+def _limit(
+    tuned: TunedSchedule, max_ms_per_token: float | None
+) -> dict[str, Any] | None:
+    """How many measured cells no K brings under the limit, and the least there is."""
+    if max_ms_per_token is None:
+        return None
+    cells = tuned.cells
+    best = cells.best_us_per_token[cells.measured]
+    return {
+        "max_ms_per_token": max_ms_per_token,
+        "num_cells": int(cells.measured.sum()),
+        "num_missed": int((cells.measured & ~cells.limit_met).sum()),
+        "least_ms_per_token": float(best.min()) / 1000,
+    }
 
 
 def _captures(joint: JointPlan) -> dict[str, Any]:
@@ -393,6 +408,7 @@ def _captures(joint: JointPlan) -> dict[str, Any]:
 def _render(document: dict[str, Any], out: Printer) -> None:
     loss = document["loss"]
     rows = document["schedule"]
+    _render_limit(document["limit"], out)
     out.line(
         f"Schedule of {len(document['entries'])} entries"
         + (f" ({len(rows)} rows in strict form)" if document["is_2d"] else "")
@@ -454,12 +470,19 @@ def _render(document: dict[str, Any], out: Printer) -> None:
         _render_captures(document["captures"], out)
     out.heading("Paste")
     settings = document["settings"]
-    out.line(f"{settings['flag']} {shlex.quote(json.dumps(settings['value']))}")
+    if document["captures"] is not None:
+        out.line("The best pair: its schedule and its captures.")
+    out.line(shlex.join(settings["args"]))
     if settings["flag"] == "--speculative-config":
-        if "method" not in settings["value"]:
+        if not {"method", "model"} & set(settings["value"]):
             out.line("Add your method and drafter to it.")
     else:
         out.line("Needs the specgrid plug-in: a schedule by context has no vLLM flag.")
+    if document["lint"]:
+        out.heading("What `specgrid lint` says of the server with these settings")
+        for row in document["lint"]:
+            out.paragraph(f"{row['severity']} {row['id']}: {row['message']}")
+            out.paragraph(row["fix"], bullet="  fix: ", style="good")
     if document["measure_next"]:
         out.heading("Measure next")
         out.line(_next_command(document["measure_next"]))
@@ -479,13 +502,27 @@ def _render_captures(captures: dict[str, Any], out: Printer) -> None:
         f"  {captures['num_graphs']} graphs, {captures['us_per_token']:.4g} us per "
         "emitted token"
     )
-    if captures["change_below"] is None:
+    below = captures["change_below"]
+    if below is None:
         out.line("No smaller number of graphs asks for another schedule.")
     else:
+        other = [p for p in captures["frontier"] if p["num_graphs"] < below][-1]
         out.line(
-            f"With fewer than {captures['change_below']} graphs another schedule is "
-            "better."
+            f"With fewer than {below} graphs another schedule is better: "
+            f"{json.dumps(other['schedule'])} with {other['num_graphs']}."
         )
+
+
+def _render_limit(limit: dict[str, Any] | None, out: Printer) -> None:
+    if limit is None or not limit["num_missed"]:
+        return
+    missed, cells = limit["num_missed"], limit["num_cells"]
+    out.line(
+        f"{'No cell meets' if missed == cells else f'{missed} of {cells} cells miss'} "
+        f"the limit of {limit['max_ms_per_token']:g} ms a token with any K; the "
+        f"least any cell takes is {limit['least_ms_per_token']:.3g} ms.",
+        "bad" if missed == cells else "warn",
+    )
 
 
 def _row(row: list[int]) -> tuple[object, ...]:

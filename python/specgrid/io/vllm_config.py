@@ -178,6 +178,27 @@ def load(
         num_speculative_tokens: K, over whatever the rest says.
         schedule: schedule rows as JSON, over whatever the rest says.
     """
+    raw = load_raw(
+        command,
+        config_file,
+        overrides,
+        config_text=config_text,
+        num_speculative_tokens=num_speculative_tokens,
+        schedule=schedule,
+    )
+    return resolve(raw, device)
+
+
+def load_raw(
+    command: str | Sequence[str] = (),
+    config_file: str | Path | File | None = None,
+    overrides: str | Sequence[str] = (),
+    *,
+    config_text: str | None = None,
+    num_speculative_tokens: str | None = None,
+    schedule: str | None = None,
+) -> RawSettings:
+    """What `load` resolves, as written; the same arguments without the GPU."""
     raw = RawSettings()
     if config_text is not None:
         raw = parse_text(config_text, "standard input")
@@ -193,7 +214,7 @@ def load(
         )
     if schedule is not None:
         raw.values["schedule"] = Given(load_json(schedule, "--schedule"), "--schedule")
-    return resolve(raw, device)
+    return raw
 
 
 def resolve(raw: RawSettings, device: Device | None = None) -> ServeConfig:
@@ -216,5 +237,6 @@ __all__ = [
     "Setting",
     "Source",
     "load",
+    "load_raw",
     "resolve",
 ]

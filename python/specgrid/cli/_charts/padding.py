@@ -20,6 +20,8 @@ def draw(
     widest: int,
     width: float,
     load: list[list[float]] | None = None,
+    *,
+    assumed: bool = False,
 ) -> Figure:
     """The curve.
 
@@ -27,7 +29,8 @@ def draw(
         padding: mean and runs (batch_lo, batch_hi, query_len, padded_tokens).
         widest: the last batch.
         width: pixels.
-        load: (query length, requests, weight) of recorded decode steps.
+        load: (query length, requests, weight) of decode steps.
+        assumed: the load is one nobody recorded.
     """
     below = 0.0 if load is None else LOAD
     drawn = style.figure(width, 190 + below)
@@ -56,14 +59,14 @@ def draw(
     style.above(made, "padding, share of the tokens asked for", LEFT)
     style.below(made, "requests in the decode batch")
     if load is not None:
-        _draw_load(drawn, load, edges, width)
+        _draw_load(drawn, load, edges, assumed)
     return drawn
 
 
 def _draw_load(
-    drawn: Figure, load: list[list[float]], edges: list[float], width: float
+    drawn: Figure, load: list[list[float]], edges: list[float], assumed: bool
 ) -> None:
-    """Shares of the recorded steps, hanging under the curve."""
+    """Shares of the steps, hanging under the curve."""
     made = style.axes(drawn, LEFT, 190 + 8, RIGHT, 8)
     bars = len(edges) - 1
     widest = edges[-1] - 0.5
@@ -78,7 +81,9 @@ def _draw_load(
     made.set_yticks([])
     made.spines["bottom"].set_visible(False)
     made.annotate(
-        "how often each batch ran",
+        "how often each batch is assumed to run"
+        if assumed
+        else "how often each batch ran",
         (1, 0),
         (0, 4),
         xycoords="axes fraction",

@@ -33,6 +33,7 @@ CHECKS: dict[str, Check] = {
     "unreachable-graphs": graphs.unreachable_graphs,
     "schedule-with-data-parallel": schedules.schedule_with_data_parallel,
     "schedule-on-v1": schedules.schedule_on_v1,
+    "schedule-without-drafts": schedules.schedule_without_drafts,
     "schedule-constant": schedules.schedule_constant,
     "drafts-above-maximum": schedules.drafts_above_maximum,
     "batches-beyond-max-num-seqs": schedules.batches_beyond_max_num_seqs,

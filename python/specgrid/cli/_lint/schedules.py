@@ -61,6 +61,22 @@ def schedule_on_v1(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def schedule_without_drafts(subject: Subject) -> Iterator[Finding]:
+    analysis = subject.analysis
+    if analysis is None or analysis.schedule_status != "ignored":
+        return
+    assert analysis.schedule is not None
+    most = max(row[4] for row in analysis.schedule.rows)
+    advice = f"--spec-tokens {most} with your method and drafter, or " if most else ""
+    yield Finding(
+        "schedule-without-drafts",
+        "warning",
+        "the schedule has no effect: num_speculative_tokens is not given, so there is "
+        "nothing it could choose",
+        advice + "drop the schedule",
+    )
+
+
 def schedule_constant(subject: Subject) -> Iterator[Finding]:
     analysis = subject.analysis
     if analysis is None or analysis.schedule_status != "in force":

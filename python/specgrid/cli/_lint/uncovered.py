@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specgrid.cli._analysis import Analysis
-from specgrid.cli._fixes import MAX_SIZES_SHOWN, covering_flags
+from specgrid.cli._fixes import MAX_SIZES_SHOWN, covering_text
 from specgrid.cli._lint.finding import (
     Finding,
     Subject,
@@ -47,7 +47,7 @@ def decode_without_graph(subject: Subject) -> Iterator[Finding]:
         "error" if eager and subject.config.is_given("max_num_seqs") else "warning",
         f"{plural(number, 'decode batch', 'have')} {kind}: {batches_text(batches)}; "
         + _why_no_graph(analysis),
-        _covering_text(analysis),
+        covering_text(analysis),
         batches,
         cost,
         reference,
@@ -78,7 +78,7 @@ def _uncovered_tiers(analysis: Analysis) -> Iterator[Finding]:
             "error",
             f"decode batches beyond the largest capture size, {sizes.max_size} tokens: "
             f"{batches_text(lost)}",
-            _covering_text(analysis),
+            covering_text(analysis),
             lost,
         )
 
@@ -108,47 +108,6 @@ def _cost_of_no_graph(config: ServeConfig) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _covering_text(analysis: Analysis) -> str:
-    """Cheapest first: a few graphs more, else fewer requests, else many graphs."""
-    config = analysis.config
-    proposal = covering_flags(analysis)
-    reach = _reach(analysis)
-    lower = f"lower --max-num-seqs to {reach}, or " if reach else ""
-    plan = "specgrid plan, for graphs within a memory budget"
-    if proposal is None:
-        return lower + plan
-    text = proposal.flags
-    given = [
-        config.setting(name).detail
-        for name in ("cudagraph_capture_sizes", "max_cudagraph_capture_size")
-        if config.is_given(name)
-    ]
-    replaced = [detail for detail in given if detail != text.split()[0]]
-    if replaced:
-        text += f" (in place of {' and '.join(replaced)})"
-    if proposal.missed:
-        left = (
-            "1 batch remains"
-            if proposal.missed == 1
-            else (f"{proposal.missed} batches remain")
-        )
-        text += f"; {left} without a FULL graph"
-    if analysis.sufficient_max > 2 * config.platform_ceiling:
-        num_sizes = len(proposal.analysis.sizes or ())
-        return (
-            f"{lower}{plan}; or, if {num_sizes} sizes this large fit (6400 "
-            f"tokens ran out of memory on an H200, vLLM #54418), {text}"
-        )
-    return text
-
-
-def _reach(analysis: Analysis) -> int:
-    """Requests all of whose decode batches are covered; 0 where a schedule decides."""
-    if len(analysis.tiers) != 1 or analysis.sizes is None:
-        return 0
-    return analysis.sizes.covered_batch(analysis.tiers[0])
-
-
 def maximum_truncated(subject: Subject) -> Iterator[Finding]:
     analysis = subject.analysis
     if analysis is None or analysis.sizes is None:
@@ -168,7 +127,7 @@ def maximum_truncated(subject: Subject) -> Iterator[Finding]:
             f"max_cudagraph_capture_size {asked} becomes {analysis.sizes.max_size}: "
             "the list under an explicit maximum is the token grid without the decode "
             "sizes" + (lost if note.batches else ""),
-            _covering_text(analysis)
+            covering_text(analysis)
             if note.batches or any(decode_without_graph(subject))
             else _grid_steps(analysis.sizes.max_size),
             note.batches,
@@ -207,7 +166,7 @@ def maximum_in_requests(subject: Subject) -> Iterator[Finding]:
         "error",
         f"{name} is {largest}, the number of requests, but it counts tokens: a decode "
         f"batch has up to {widest} tokens a request, {needed} in all",
-        _covering_text(analysis),
+        covering_text(analysis),
         cost="a second request dropped to under 1 tok/s with 6 in place of 24 "
         "(2 DGX Spark)",
         reference=("tonyd2wild DeepSeek-v4 2x-DGX-Spark recipe, pull request 5",),
@@ -249,7 +208,7 @@ def last_size_off_widest_tier(subject: Subject) -> Iterator[Finding]:
         message,
         listed
         if config.cudagraph_capture_sizes is not None and short_enough
-        else _covering_text(analysis),
+        else covering_text(analysis),
         lost,
         reference=("vLLM #54933",),
     )

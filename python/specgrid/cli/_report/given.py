@@ -14,12 +14,16 @@ from typing import Any
 from specgrid._errors import ConfigError
 from specgrid._plan import CapturePlan
 from specgrid._read import File
+from specgrid.cli._report.assumed import SOURCES
 from specgrid.io._source import parse_json, read_text
 
 MAX_BYTES = 64 << 20
 
 # Shapes: a dict has these keys, a list any number of its one item, and so on.
 NUMBER, COUNT, TEXT, FLAG = "a number", "a whole number", "a text", "true or false"
+AMOUNT, SHARE = "a number from 0 to 1e15", "a number from 0 to 1"
+#: What rounding may leave below 0 or above 1.
+_ROUNDING = 1e-9
 
 
 class Maybe:
@@ -45,14 +49,14 @@ class Some:
 
 
 VALUE = {
-    "mean_step_us": NUMBER,
-    "full_share": NUMBER,
-    "piecewise_share": NUMBER,
-    "eager_share": NUMBER,
-    "padding": NUMBER,
+    "mean_step_us": AMOUNT,
+    "full_share": SHARE,
+    "piecewise_share": SHARE,
+    "eager_share": SHARE,
+    "padding": AMOUNT,
     "num_graphs": COUNT,
-    "graph_bytes": NUMBER,
-    "graph_seconds": NUMBER,
+    "graph_bytes": AMOUNT,
+    "graph_seconds": AMOUNT,
     "kv_tokens": Maybe(COUNT),
 }
 PLAN = {
@@ -77,9 +81,9 @@ PLAN = {
         "graphs": [Exactly(2, COUNT)],
         "chosen": TEXT,
         "optimal": FLAG,
-        "gap": NUMBER,
-        "lower_bound_us": Maybe(NUMBER),
-        "eager_us": NUMBER,
+        "gap": AMOUNT,
+        "lower_bound_us": Maybe(AMOUNT),
+        "eager_us": AMOUNT,
         "args": [TEXT],
     },
     "worth": [{"size": Maybe(COUNT), "graph": Maybe(Exactly(2, COUNT)), "us": NUMBER}],
@@ -92,11 +96,11 @@ PLAN = {
         }
     ),
     "frontier": Maybe(
-        [{"num_graphs": COUNT, "mean_step_us": NUMBER, "sizes": [COUNT]}]
+        [{"num_graphs": COUNT, "mean_step_us": AMOUNT, "sizes": [COUNT]}]
     ),
     "notes": [TEXT],
 }
-LOSS = {"weighted": NUMBER, "worst": NUMBER}
+LOSS = {"weighted": AMOUNT, "worst": AMOUNT}
 TUNE = {
     "max_num_seqs": COUNT,
     "num_speculative_tokens": COUNT,
@@ -108,20 +112,20 @@ TUNE = {
     "gains": [
         {
             "k": COUNT,
-            "factor": Maybe(NUMBER),
+            "factor": Maybe(AMOUNT),
             "low": Maybe(NUMBER),
             "high": Maybe(NUMBER),
-            "share_measured": Maybe(NUMBER),
+            "share_measured": Maybe(SHARE),
         }
     ],
     "frontier": [{"entries": COUNT, "rows": COUNT, "loss": LOSS}],
-    "settings": {"flag": TEXT, "value": {}},
+    "settings": {"flag": TEXT, "value": {}, "args": Maybe([TEXT])},
     "grid": Maybe(
         {
             "batches": Some(Exactly(2, COUNT)),
             "contexts": Some(Exactly(2, COUNT)),
             "drafts": [[COUNT]],
-            "loss": [[Maybe(NUMBER)]],
+            "loss": [[Maybe(AMOUNT)]],
             "measured": [[FLAG]],
             "within_noise": [[FLAG]],
         }
@@ -130,7 +134,7 @@ TUNE = {
         [
             {
                 "context": COUNT,
-                "lines": Some({"k": COUNT, "points": Some(Exactly(2, NUMBER))}),
+                "lines": Some({"k": COUNT, "points": Some(Exactly(2, AMOUNT))}),
             }
         ]
     ),
@@ -170,6 +174,14 @@ def read_tuned(path: str) -> dict[str, Any]:
             rows = grid[key]
             if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
                 raise ConfigError(f"{path}: grid.{key} is not {shape[0]} x {shape[1]}")
+    for i, column in enumerate(kept["throughput"] or []):
+        for j, line in enumerate(column["lines"]):
+            for batch, _ in line["points"]:
+                if batch < 1 or batch != int(batch):
+                    raise ConfigError(
+                        f"{path}: throughput[{i}].lines[{j}] has a point at batch "
+                        f"{batch!r}, which is no number of requests"
+                    )
     return kept | {"file": Path(path).name}
 
 
@@ -221,6 +233,8 @@ def _fit(value: Any, shape: Any, path: str, where: str) -> Any:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = {
         NUMBER: number and math.isfinite(value),
+        AMOUNT: number and -_ROUNDING <= value <= 1e15,
+        SHARE: number and -_ROUNDING <= value <= 1 + _ROUNDING,
         COUNT: number and isinstance(value, int) and 0 <= value < 2**53,
         TEXT: isinstance(value, str),
         FLAG: isinstance(value, bool),
@@ -242,6 +256,16 @@ def _check_sizes(plan: dict[str, Any], path: str) -> None:
             raise ConfigError(f"{path}: worth[{i}] names neither size nor graph")
 
 
+def _guesses(plan: CapturePlan) -> list[dict[str, Any]]:
+    """What a saved plan's notes say was assumed; what was measured they do not say."""
+    noted = [n for n in plan.notes if n.startswith("assumed, not measured: ")]
+    return [
+        {"name": name, "assumed": True, "from": ""}
+        for name in SOURCES
+        if any(f" {name} (" in note for note in noted)
+    ]
+
+
 def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
     """A saved plan: no server to compare with, no frontier, no what-if."""
     value = {name: getattr(plan.value, name, None) for name in VALUE}
@@ -253,7 +277,7 @@ def _saved(plan: CapturePlan, path: str) -> dict[str, Any]:
             "schedule": None if plan.schedule is None else plan.schedule.to_rows(),
             "sizes": None,
         },
-        "data": {"sources": [], "num_steps": 0, "load": None},
+        "data": {"sources": _guesses(plan), "num_steps": 0, "load": None},
         "before": None,
         "default": None,
         "after": value,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from specgrid.cli._report.assumed import mark
 from specgrid.cli._report.bound import Bound
 from specgrid.cli._report.html import Element, el
 
@@ -38,14 +39,14 @@ def _figures(page: Bound) -> Element:
 
 
 def _load(page: Bound) -> list[Element]:
-    """What a plan does to the recorded load, where there is one."""
+    """What a plan does to the load, recorded or assumed, where there is one."""
     plan = page.at("plan")
     if plan is None or plan["problems"] or plan["before"] is None:
         return []
     return [
         el(
             "div",
-            el("dt", words),
+            el("dt", words + mark(page, key)),
             el(
                 "dd",
                 page.number(f"plan.before.{key}", as_),

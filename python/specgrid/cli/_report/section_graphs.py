@@ -7,6 +7,7 @@ from typing import Any
 
 from specgrid.cli._charts import ladders as ladder_chart
 from specgrid.cli._charts import padding as padding_chart
+from specgrid.cli._report.assumed import is_assumed
 from specgrid.cli._report.bound import Bound, integer, table
 from specgrid.cli._report.html import Child, Element, el
 from specgrid.cli._report.pictures import legend, picture
@@ -166,10 +167,11 @@ def _padding(page: Bound) -> Element:
         ]
     plan = page.at("plan")
     load = None if plan is None or plan["problems"] else plan["data"]["load"] or None
+    assumed = load is not None and is_assumed(page, "load")
     weighted: Child = None
     if load is not None and plan["before"] is not None:
         weighted = [
-            " Over the recorded steps: ",
+            " Over the assumed load: " if assumed else " Over the recorded steps: ",
             page.number("plan.before.padding", "percent"),
             ".",
         ]
@@ -187,6 +189,8 @@ def _padding(page: Bound) -> Element:
         picture(
             "padding",
             f"Padding by batch; the mean is {100 * padding['mean']:.1f} percent.",
-            lambda width: padding_chart.draw(padding, widest, width, load),
+            lambda width: padding_chart.draw(
+                padding, widest, width, load, assumed=assumed
+            ),
         ),
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from specgrid.cli._charts import frontier as chart
+from specgrid.cli._report.assumed import is_assumed, mark
 from specgrid.cli._report.bound import Bound, table
 from specgrid.cli._report.html import Child, Element, el
 from specgrid.cli._report.pictures import picture
@@ -80,7 +81,7 @@ def _before_after(page: Bound) -> Element:
             continue
         rows.append(
             [
-                el("th", words, scope="row"),
+                el("th", words + mark(page, key), scope="row"),
                 *(page.cell(f"plan.{name}.{key}", as_) for name, _ in names),
                 page.cell(f"plan.after.{key}", as_, "n now"),
             ]
@@ -117,10 +118,17 @@ def _frontier(page: Bound) -> Element:
             if plan["plan"]["lower_bound_us"] is not None
             else "an unknown bound",
             ".",
+            _times_assumed(page),
         ),
         picture("frontier", label, lambda width: chart.draw(plan, width)),
         _stability(page),
     )
+
+
+def _times_assumed(page: Bound) -> str | None:
+    if not is_assumed(page, "mean_step_us"):
+        return None
+    return " The times are assumed in part, not measured."
 
 
 def _stability(page: Bound) -> Element | None:
@@ -175,6 +183,7 @@ def _worth(page: Bound) -> Element:
             "p",
             "How much longer the mean step is when one size is left out and its "
             "neighbours take over.",
+            _times_assumed(page),
         ),
         el(
             "details",

@@ -32,7 +32,8 @@ def build(page: Bound) -> list[Element]:
 def _schedule(page: Bound) -> Element:
     tuned = page.at("tuned")
     settings = tuned["settings"]
-    flags = f"{settings['flag']} {shlex.quote(json.dumps(settings['value']))}"
+    words = settings.get("args") or [settings["flag"], json.dumps(settings["value"])]
+    flags = shlex.join(words)
     grid = tuned["grid"]
     if grid is not None and not heat.can_draw(grid):
         grid = None
