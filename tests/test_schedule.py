@@ -473,3 +473,14 @@ def test_errors_survive_pickling() -> None:
         Schedule([[2, 3, 1]])
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (copy.rule, copy.row, str(copy)) == ("bs_start", 0, str(caught.value))
+
+
+def test_texts_over_256_mib_are_refused_before_they_are_parsed() -> None:
+    class Long(str):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            return 256 * 2**20 + 1
+
+    with pytest.raises(ScheduleError, match="is over 268435456"):
+        Schedule.from_json(Long("[[1, 4, 2]]"))
