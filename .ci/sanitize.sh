@@ -10,7 +10,7 @@
 #            checked here, and it holds everything threads can share.
 #
 #   .ci/sanitize.sh                     all three
-#   .ci/sanitize.sh python [PYTEST...]  one, pytest's arguments behind it
+#   .ci/sanitize.sh python [TESTS...]   one; of the Python suite these tests alone
 #
 # Uses .venv for the tools and keeps its own builds in build/sanitize*.
 set -euo pipefail
@@ -66,7 +66,7 @@ assert "sanitize-site" in where, where'
   # interpreter is seen too.
   LD_PRELOAD=$libraries PYTHONMALLOC=malloc SPECGRID_SANITIZED=1 \
     "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" \
-    --timeout=900 -m 'not slow' "$@" tests
+    --timeout=900 -m 'not slow' "${@:-tests}"
 }
 
 cpp_tests() {  # cpp_tests PRESET: configure, build, run
