@@ -12,6 +12,17 @@ from specgrid import Costs, Workload
 
 DISPATCHERS = ("union", "per-query-length", "direct")
 
+# Graphs whose price depends on their size.
+SIZED = Costs.linear(
+    6000,
+    60,
+    2500,
+    8000,
+    graph_bytes=lambda size: (1 << 20) + 70_000 * size,
+    pool_bytes=8 << 20,
+    graph_seconds=lambda size: 0.1 + 0.01 * size,
+)
+
 
 @dataclass(frozen=True)
 class Case:

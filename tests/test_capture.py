@@ -32,7 +32,10 @@ def test_widest_batches_beyond_the_ceiling_have_no_graph() -> None:
     assert (result.max_size, len(result)) == (512, 55)
     assert 544 not in result
     assert lost(result) == [(17, 31, 32)]
-    assert "run without any graph" in result.notes[-1].message
+    assert result.notes[-1].message == (
+        "query length 17: batches 31 to 32 (527 to 544 tokens) run without any graph"
+    )
+    assert "batch 31 (527 tokens) runs" in capture_sizes(31, 16).notes[-1].message
     assert 544 in capture_sizes(32, 16, cudagraph_capture_sizes=[*result, 544])
 
 
@@ -443,3 +446,15 @@ def test_capture_sizes_show_themselves_and_equal_no_list() -> None:
     assert repr(sizes).startswith("<CaptureSizes [1, 8] of rule ")
     assert sizes != [1, 8]
     assert sizes == capture_sizes(8, 0, cudagraph_capture_sizes=[1, 8])
+
+
+def test_widest_batches_beyond_every_gpu_are_refused_by_the_nightly_rule() -> None:
+    """vLLM #50488 follows the widest batch; the limit here is 2**26 tokens."""
+    with pytest.raises(ConfigError, match="up to 67108865 tokens is beyond any GPU"):
+        capture_sizes(
+            2**26,
+            3,
+            rule="vllm-50488",
+            max_num_batched_tokens=2**31 - 1,
+            platform_ceiling=2**25,
+        )

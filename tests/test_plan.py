@@ -28,6 +28,7 @@ from specgrid import (
     evaluate_captures,
     plan_captures,
 )
+from tests.plan_cases import SIZED
 
 SERVER: dict[str, Any] = {
     "schedule": [[1, 4, 3], [5, 6, 1], [7, 8, 0]],
@@ -584,17 +585,6 @@ def test_a_plan_file_needs_a_name() -> None:
         CapturePlan.load("")
 
 
-SIZED = Costs.linear(
-    6000,
-    60,
-    2500,
-    8000,
-    graph_bytes=lambda size: (1 << 20) + 70_000 * size,
-    pool_bytes=8 << 20,
-    graph_seconds=lambda size: 0.1 + 0.01 * size,
-)
-
-
 @pytest.mark.parametrize("dispatcher", ["union", "per-query-length", "direct"])
 @pytest.mark.parametrize("costs", [COSTS, SIZED])
 @pytest.mark.parametrize(
@@ -735,8 +725,8 @@ def test_the_assumed_load_is_log_uniform_with_five_percent_mixed() -> None:
     for n in range(1, 9):
         assert decode[1, n] == pytest.approx(decode[1, 1] / n)
     assert sorted(mixed) == list(range(1, 513))
-    assert sorted(Workload.default(8, max_num_batched_tokens=20).mixed) == [
-        *range(1, 21)
+    assert sorted(Workload.default(8, max_num_batched_tokens=21).mixed) == [
+        *range(1, 22)
     ]
 
 

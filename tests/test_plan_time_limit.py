@@ -16,6 +16,7 @@ from specgrid import (
     evaluate_captures,
     plan_captures,
 )
+from tests.plan_cases import SIZED
 
 COSTS = Costs.linear(100, 1, 30, 900)
 PRICED = Costs.linear(
@@ -138,14 +139,7 @@ def test_no_plan_in_time_is_said_with_the_time() -> None:
     with pytest.raises(ConfigError) as error:
         plan_captures(
             Workload({(4, 2): 5, (2, 6): 2, (1, 8): 1}, {11: 1}),
-            Costs.linear(
-                6000,
-                60,
-                2500,
-                8000,
-                graph_bytes=lambda size: (1 << 20) + 70_000 * size,
-                pool_bytes=8 << 20,
-            ),
+            SIZED,
             schedule=schedule,
             max_num_seqs=8,
             num_speculative_tokens=3,

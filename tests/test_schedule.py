@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from specgrid import ConfigError, Schedule, ScheduleError
+from specgrid._errors import RULES
 from specgrid.compat import build_dynamic_sd_schedule_lookup
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -484,3 +485,16 @@ def test_texts_over_256_mib_are_refused_before_they_are_parsed() -> None:
 
     with pytest.raises(ScheduleError, match="is over 268435456"):
         Schedule.from_json(Long("[[1, 4, 2]]"))
+
+
+def test_too_many_ragged_cells_are_no_rows_fault() -> None:
+    rows = [(n, n, n, n, 1) for n in range(1, 16_400)]
+    assert rule_of(rows, ragged=True) == ("too_large", None)
+
+
+def test_nothing_follows_the_last_context(backend: Any) -> None:
+    """Straight to the back end: `Schedule` clips contexts before."""
+    last = 2**31 - 1
+    rows = np.array([[1, 4, 1, last, 1], [1, 4, last + 1, last + 9, 2]], np.int64)
+    fault = backend.build_grid(rows, 1)[0]
+    assert fault[0] == RULES.index("ctx_order")

@@ -134,14 +134,15 @@ py::tuple report(const LabelPoints& points, const DoubleArray& tokens,
   const std::span<const std::int32_t> choices(
       table.data(), static_cast<std::size_t>(table.size()));
   bool in_range = true;
-  for (const std::int32_t label : choices) {
-    in_range &= label >= 0 && label < labels;
-  }
-  require(in_range, "table holds a label that does not exist");
   const TuneReport out =
       interruptible(kNoTimeLimit, [&](const StopRequested& stop) {
-        return tune_report(input, span_of(tokens), choices, stop);
+        for (const std::int32_t label : choices) {
+          in_range &= label >= 0 && label < labels;
+        }
+        return in_range ? tune_report(input, span_of(tokens), choices, stop)
+                        : TuneReport{};
       });
+  require(in_range, "table holds a label that does not exist");
   const std::vector<py::ssize_t> cells{max_num_seqs, columns.size()};
   const std::vector<py::ssize_t> sums{tokens.shape(0), labels};
   return py::make_tuple(

@@ -24,6 +24,7 @@
 #include "core/tune_compress.hpp"
 #include "core/tune_grid.hpp"
 #include "core/tune_joint.hpp"
+#include "tests/with_groups.hpp"
 
 namespace {
 
@@ -154,25 +155,7 @@ TEST_CASE("graphs and dispatch out of memory") {
 }
 
 TEST_CASE("planners out of memory, their threads as well") {
-  SharedProblem p;
-  p.query_lens = {2, 3};
-  p.max_num_seqs = 3;
-  p.max_decode_tokens = p.max_size = 9;
-  for (std::int64_t size = 0; size <= 9; ++size) {
-    p.full_time.push_back(100 + 10 * size);
-    p.piecewise_time.push_back(140 + 10 * size);
-    p.graph_bytes.push_back(1 + size % 3);
-    if (size > 0) p.sizes.push_back(size);
-  }
-  for (std::int64_t n = 1; n <= 3; ++n) {
-    for (const std::int64_t tier : {0, 1}) {
-      p.decode_tier.push_back(tier);
-      p.decode_reqs.push_back(n);
-      p.decode_weight.push_back(n + tier);
-      p.decode_eager.push_back(400);
-      p.decode_required.push_back(0);
-    }
-  }
+  const SharedProblem p = with_groups(3);
   CHECK(count_failures([&] {
           const SharedListDag list(p);
           const KeptDag dag(list, 2);

@@ -21,6 +21,7 @@
 #include "core/plan_merge.hpp"
 #include "core/plan_shared.hpp"
 #include "tests/every_plan.hpp"
+#include "tests/with_groups.hpp"
 
 namespace specgrid {
 using namespace every_plan;  // NOLINT: a test's own model
@@ -551,33 +552,8 @@ struct Patience {
   }
 };
 
-// Two query lengths whose rounded sizes meet the top, so that there are groups.
-SharedProblem with_groups() {
-  SharedProblem p;
-  p.query_lens = {2, 3};
-  p.max_num_seqs = 4;
-  p.max_decode_tokens = p.max_size = 12;
-  for (std::int64_t size = 0; size <= 12; ++size) {
-    p.full_time.push_back(100 + 10 * size);
-    p.piecewise_time.push_back(140 + 10 * size);
-    p.graph_bytes.push_back(1 + size % 3);
-    p.graph_seconds.push_back(1 + size % 2);
-    if (size > 0) p.sizes.push_back(size);
-  }
-  for (std::int64_t n = 1; n <= 4; ++n) {
-    for (const std::int64_t tier : {0, 1}) {
-      p.decode_tier.push_back(tier);
-      p.decode_reqs.push_back(n);
-      p.decode_weight.push_back(n + tier);
-      p.decode_eager.push_back(400);
-      p.decode_required.push_back(0);
-    }
-  }
-  return p;
-}
-
 TEST_CASE("the frontier may be stopped at every question, and asks each node") {
-  const SharedProblem p = with_groups();
+  const SharedProblem p = with_groups(4);
   const SharedListDag dag(p);
   REQUIRE(dag.group_starts().size() > 2);
   constexpr std::int64_t kBudget = 30;
@@ -609,7 +585,7 @@ TEST_CASE("the frontier may be stopped at every question, and asks each node") {
 }
 
 TEST_CASE("labels stopped at a question keep a true bound and a plan") {
-  const SharedProblem p = with_groups();
+  const SharedProblem p = with_groups(4);
   const SharedListDag dag(p);
   const Resources limits{9, 12, 8};
   const LabelResult best = solve_labels(dag, limits, 1000, {});
@@ -781,7 +757,7 @@ TEST_CASE("of equal sets the last ladder has fewest entries, then the others") {
 }
 
 TEST_CASE("kept arcs are the graph's own, few or too many to keep") {
-  const SharedProblem p = with_groups();
+  const SharedProblem p = with_groups(4);
   const SharedListDag dag(p);
   for (const std::size_t most :
        {std::size_t{0}, std::size_t{5}, kMaxKeptArcs}) {
